@@ -14,6 +14,8 @@ export const alertEvents = {
   'lane.recovered':
     'A lane that one of these alerts reported delivers again, or has nothing left to deliver.',
   'message.parked': 'Messages or records were parked; those of one minute are reported together.',
+  'pipe.parked':
+    'Records were parked at a pipe because they do not match its schema; those of one minute are reported together.',
   'messages.dropped': 'Messages were lost to retention or damage before a lane had delivered them.',
   'retention.near':
     'The oldest message of a lane has waited for more than 80 % of the time after which it is dropped.',

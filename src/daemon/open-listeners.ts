@@ -278,6 +278,7 @@ export async function openMetricsServer(
   settings: Settings,
   {
     cluster,
+    metadata,
     buffer,
     delivery,
     directory,
@@ -326,6 +327,7 @@ export async function openMetricsServer(
         labelWorkers: settings['metrics.worker_label'],
         bodyBytes: () => bodyMemory.heldBytes(),
         pipeName: (pipeId) => directory.pipe(pipeId)?.pipe.pipe_name,
+        parkedAtPipes: () => metadata.pipeParked.counts(),
       },
       buffer: { status: () => buffer.status(), histograms: () => buffer.histograms() },
       delivery: () => delivery.metrics(),

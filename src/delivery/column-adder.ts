@@ -18,6 +18,7 @@
  *
  * A previous owner writes nothing in 2 and 4, because both hold the lane's row. If it loses the pipe between 2 and 4, the table
  * can have a column without a mapping. It is nullable, so it changes nothing, and the next owner maps it.
+ * If its ALTER TABLE reaches the server after that of the next owner, it fails, because the column is there.
  * Management can change the destination at any time: 4 stores nothing if the mapping, the table or the setting is another one
  * than in 1. The mapping that a user sends later replaces all of it, and a column that was added once is not added again.
  *

@@ -18,9 +18,9 @@ import type { Sealer } from './secrets.ts'
 import { normaliseId } from './tables.ts'
 import { type Connection, inWriteTransaction } from './transactions.ts'
 
-/** The alert state of one lane and one event: `observe/alerts/marks.ts`. */
+/** The alert state of one lane or pipe and one event: `observe/alerts/marks.ts`. */
 export interface AlertMark {
-  /** The destination's id; empty for the service itself. */
+  /** The id of the destination or of the pipe; empty for the service itself. */
   subject: string
   event: AlertEvent
   /**

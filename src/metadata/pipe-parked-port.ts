@@ -20,6 +20,14 @@
  *   2 the record is fsynced in the log             as 1: the log recognizes the key, which is derived from the row's id
  *   3 the row is removed, committed                the record is in the log once
  *
+ * A row that is replaying can be neither edited nor discarded, even if no replay of this process works on it. The log can
+ * have the record already, or another node can be between the steps:
+ *
+ *   edit      the next replay is a repeat for the log, so the row would be removed and the edit lost
+ *   discard   the record could be stored nevertheless, so the response would be wrong
+ *
+ * The next replay always settles the row. It is not checked again, and nothing is stored twice.
+ *
  * No owner is needed: any node of a cluster can write any row, and two concurrent replays of one row append it under
  * the same key.
  */
@@ -68,6 +76,11 @@ export interface PipeParkedText {
   /** Grows with each edit. */
   edits: number
   isReplaying: boolean
+}
+
+/** The number of records that are parked at a pipe. */
+export interface ParkedAtPipe extends PipeRef {
+  records: number
 }
 
 export interface PipeParkedPosition {
@@ -126,6 +139,8 @@ export interface PipeParkedStore extends PipeParking, PipeParkedReplays {
   ): Promise<{ parked: PipeParkedRecord[]; next: PipeParkedPosition | null }>
   /** Returns the number of parked records of the pipe, of all pages. */
   count(pipe: PipeRef): Promise<number>
+  /** Returns the pipes of all workspaces that have parked records. */
+  counts(): Promise<ParkedAtPipe[]>
   get(pipe: PipeRef, parkedId: string): Promise<{ record: PipeParkedRecord; text: PipeParkedText } | null>
   /** Returns the texts of the next selected rows, as many as fit into one step. Empty: there are no more. */
   texts(

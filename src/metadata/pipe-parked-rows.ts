@@ -183,10 +183,10 @@ async function addToSums(trx: Connection, pipeId: string, sums: Sums): Promise<v
     .execute()
 }
 
-/** Returns the bytes that records parked at pipes count for, by pipe. */
+/** Returns the number of records parked at each pipe that has some, and the bytes that they count for. */
 export async function takenByPipe(
   trx: Connection,
-): Promise<{ pipeId: string; workspaceId: string; bytes: number }[]> {
+): Promise<{ pipeId: string; workspaceId: string; rows: number; bytes: number }[]> {
   const sums = await trx
     .selectFrom('pipe_parked_sums')
     .innerJoin('pipes', 'pipes.pipe_id', 'pipe_parked_sums.pipe_id')
@@ -196,6 +196,7 @@ export async function takenByPipe(
   return sums.map((row) => ({
     pipeId: row.pipe_id,
     workspaceId: row.workspace_id,
+    rows: row.rows,
     bytes: row.record_bytes + row.rows * parkedRowBytes,
   }))
 }

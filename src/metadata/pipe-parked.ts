@@ -11,7 +11,7 @@ import {
   type PipeParkedText,
   storedPath,
 } from './pipe-parked-port.ts'
-import { parkRequests, removeRows, replaceText } from './pipe-parked-rows.ts'
+import { parkRequests, removeRows, replaceText, takenByPipe } from './pipe-parked-rows.ts'
 import { isoTime, normaliseId, type PipeParkedRow, type PipeRef } from './tables.ts'
 import { type Connection, inSnapshot, inWriteTransaction } from './transactions.ts'
 
@@ -161,7 +161,7 @@ function replayWrites(
   }
 }
 
-function userReads(db: Connection): Pick<PipeParkedStore, 'list' | 'count' | 'get' | 'texts'> {
+function userReads(db: Connection): Pick<PipeParkedStore, 'list' | 'count' | 'counts' | 'get' | 'texts'> {
   return {
     async list(pipe, { limit, after, errorPath }) {
       const rows = await selected(afterPosition(ofPipe(db, pipe), after), { ids: null, errorPath })
@@ -185,6 +185,11 @@ function userReads(db: Connection): Pick<PipeParkedStore, 'list' | 'count' | 'ge
         .where('pipes.pipe_id', '=', normaliseId(pipe.pipeId))
         .executeTakeFirst()
       return sums?.rows ?? 0
+    },
+
+    async counts() {
+      const taken = await takenByPipe(db)
+      return taken.map(({ pipeId, workspaceId, rows }) => ({ pipeId, workspaceId, records: rows }))
     },
 
     async get(pipe, parkedId) {

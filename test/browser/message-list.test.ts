@@ -2,7 +2,7 @@
 import path from 'node:path'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, loaded, openDashboard } from '../support/dashboard.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { choose, press, tabTo, typeInto } from '../support/keyboard.ts'
 import { until } from '../support/until.ts'
@@ -63,7 +63,7 @@ const panel = (page: Page) => page.getByRole('dialog', { name: 'Message' })
 async function opened(page: Page, query = ''): Promise<void> {
   await page.goto(`${daemon.url}/dashboard/messages${query}`)
   await status(page).waitFor()
-  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+  await loaded(page)
 }
 
 async function shoot(page: Page, name: string): Promise<void> {

@@ -3,7 +3,7 @@
  */
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, openDashboard, openPage } from '../support/dashboard.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { until } from '../support/until.ts'
 
@@ -59,9 +59,7 @@ const places: Record<string, string> = {
 
 /** The page and its data are there. */
 async function open(page: Page, place: string): Promise<void> {
-  await page.goto(`${daemon.url}/dashboard${place}`)
-  await page.getByRole('heading', { name: places[place] ?? '', level: 1, exact: true }).waitFor()
-  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+  await openPage(page, `${daemon.url}/dashboard${place}`, { name: places[place] ?? '', exact: true })
 }
 
 for (const { width, colourScheme } of [

@@ -3,7 +3,7 @@ import path from 'node:path'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import type { PrivacyJob } from '../../src/contract/privacy.ts'
-import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, openDashboard, openPage } from '../support/dashboard.ts'
 import { errorAt, fieldOf, isHidden } from '../support/destination-form.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { choose, press, typeInto } from '../support/keyboard.ts'
@@ -43,9 +43,7 @@ async function pipeOf(name: string, email: string): Promise<string> {
 }
 
 async function open(page: Page): Promise<void> {
-  await page.goto(`${daemon.url}/dashboard/privacy`)
-  await page.getByRole('heading', { name: 'Personal data', level: 1 }).waitFor()
-  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+  await openPage(page, `${daemon.url}/dashboard/privacy`, { name: 'Personal data' })
 }
 
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })

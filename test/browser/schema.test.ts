@@ -2,7 +2,7 @@
 import path from 'node:path'
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, openDashboard, openPage } from '../support/dashboard.ts'
 import { press, tabTo } from '../support/keyboard.ts'
 import { until } from '../support/until.ts'
 
@@ -16,9 +16,7 @@ const stored = async (pipeId: string) =>
   Object((await daemon.api('GET', `/v1/pipes/${pipeId}`)).body).pipe as Record<string, unknown>
 
 async function open(page: Page, pipeId: string): Promise<void> {
-  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings/schema`)
-  await page.getByRole('heading', { name: /^Schema of/, level: 1 }).waitFor()
-  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+  await openPage(page, `${daemon.url}/dashboard/pipes/${pipeId}/settings/schema`, { name: /^Schema of/ })
 }
 
 const editor = (page: Page) => page.getByLabel('JSON Schema', { exact: true })

@@ -3,7 +3,7 @@ import path from 'node:path'
 import Database from 'better-sqlite3'
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, loaded, openDashboard } from '../support/dashboard.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { until } from '../support/until.ts'
 
@@ -60,7 +60,7 @@ const fact = async (page: Page, name: string) =>
 async function opened(page: Page, query = ''): Promise<void> {
   await page.goto(`${lane}${query}`)
   await chart(page).locator('canvas').waitFor()
-  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+  await loaded(page)
 }
 
 for (const { width, colourScheme } of [

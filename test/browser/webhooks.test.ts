@@ -3,7 +3,7 @@ import { createHmac, randomUUID } from 'node:crypto'
 import path from 'node:path'
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { axeFindings, openDashboard } from '../support/dashboard.ts'
+import { axeFindings, openDashboard, openPage } from '../support/dashboard.ts'
 import { errorAt, fieldOf, isHidden, unfold } from '../support/destination-form.ts'
 import { press, tabTo, typeInto } from '../support/keyboard.ts'
 import { until } from '../support/until.ts'
@@ -37,9 +37,9 @@ async function sendEvent(pipeId: string, key = secret): Promise<number> {
 }
 
 async function open(page: Page, pipeId: string): Promise<void> {
-  await page.goto(`${daemon.url}/dashboard/pipes/${pipeId}/settings/webhooks`)
-  await page.getByRole('heading', { name: /^Webhooks into/, level: 1 }).waitFor()
-  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
+  await openPage(page, `${daemon.url}/dashboard/pipes/${pipeId}/settings/webhooks`, {
+    name: /^Webhooks into/,
+  })
 }
 
 async function setUp(page: Page, pipeId: string): Promise<void> {

@@ -107,6 +107,8 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
   await daemon.api('POST', `/v1/hooks/${pipeId}`, { unsigned: 1 })
   const strictId = await daemon.createPipe({ pipe_name: 'strict', pipe_schema: { required: ['id'] } })
   await daemon.api('POST', `/v1/ingest/${strictId}`, { a: 1 })
+  await daemon.api('PATCH', `/v1/pipes/${strictId}`, { pipe_schema_on_mismatch: 'park' })
+  await daemon.api('POST', `/v1/ingest/${strictId}`, { a: 1 })
   const look = async () => (await fetch(daemon.metricsUrl)).text()
   await until('attempts were made', async () => /attempt_seconds_count\{.*database/.test(await look()))
   const text = await look()

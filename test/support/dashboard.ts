@@ -9,6 +9,7 @@ import { type Browser, type BrowserContext, chromium, type Page } from 'playwrig
 import { type DaemonOptions, startDaemon, type TestDaemon } from './daemon.ts'
 import { freePort } from './free-port.ts'
 import { programFile } from './programs.ts'
+import { until } from './until.ts'
 
 export const password = 'correct horse battery'
 /** The machine may be busy: this only ends a test that hangs. */
@@ -113,6 +114,21 @@ export async function signIn(page: Page, email: string, given = password): Promi
 export async function launchChromium(): Promise<Browser> {
   const executablePath = programFile('chromium-headless-shell')
   return chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] })
+}
+
+/** Opens a page of the dashboard, and resolves when it has this heading and its data. */
+export async function openPage(
+  page: Page,
+  url: string,
+  heading: { name: string | RegExp; exact?: boolean },
+): Promise<void> {
+  await page.goto(url)
+  await page.getByRole('heading', { ...heading, level: 1 }).waitFor()
+  await loaded(page)
+}
+
+export async function loaded(page: Page): Promise<void> {
+  await until('it is loaded', async () => (await page.getByRole('status', { name: 'Loading' }).count()) === 0)
 }
 
 /** Its source, to be run in a page. */

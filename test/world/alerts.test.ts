@@ -88,6 +88,30 @@ t.test('a refused message, then a recovery: each told once, signed', async (t) =
   t.ok((await status(daemon)).last_sent_ts)
 })
 
+t.test('records parked at a pipe: one alert for those of a minute', async (t) => {
+  const [daemon, receiver, target] = [await started(t), await sinkFor(t), await sinkFor(t)]
+  await daemon.api('PUT', '/v1/alerts', { url: receiver.url, events: ['pipe.parked', 'lane.stuck'] })
+  await brokenLane(daemon, target)
+  // The first check reports nothing that was parked before.
+  await until('the lanes are checked', () => receiver.deliveries.length > 0)
+  const settings = { pipe_schema: { required: ['n'] }, pipe_schema_on_mismatch: 'park' }
+  const pipe = await daemon.createPipe({ pipe_name: 'checked', ...settings })
+  for (const records of [
+    [{ n: 1 }, { a: 1 }],
+    [{ a: 2 }, { a: 3 }],
+  ])
+    await daemon.ingest(pipe, records)
+  await until('the alert arrives', () => receiver.deliveries.length > 1)
+  const alert = JSON.parse(receiver.deliveries[1]!.text)
+  t.match(alert, {
+    type: 'pipe.parked',
+    pipe: { id: pipe, name: 'checked' },
+    count: 3,
+    message: 'checked: 3 records parked at the pipe for not matching its schema.',
+  })
+  t.notOk('destination' in alert)
+})
+
 t.test('a message of Slack mentions nobody', async (t) => {
   const [daemon, receiver, target] = [await started(t), await sinkFor(t), await sinkFor(t)]
   await daemon.api('PUT', '/v1/alerts', { url: `${receiver.url}/services/T/B/x`, format: 'slack' })

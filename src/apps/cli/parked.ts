@@ -17,11 +17,11 @@ import { lanePath } from '../client/workspace.ts'
 import { connect } from './connection.ts'
 import { clientCommand, define, group } from './define.ts'
 import { io } from './io.ts'
-import { oneView, print } from './output.ts'
+import { print } from './output.ts'
 import { editedRecords, recordsFrom } from './parked/edit.ts'
 import { findLane, findParkedIds, type NamedLane, requireSelection } from './parked/references.ts'
 import { replayMany, replayOne, shouldWait } from './parked/replay.ts'
-import { parkedView } from './parked/view.ts'
+import { oneParkedView, parkedView } from './parked/view.ts'
 import { openCountProgress } from './progress.ts'
 import { confirm, say } from './terminal.ts'
 
@@ -85,19 +85,17 @@ function addShow(parked: Command): void {
       const { body, text } = await client.call('getParked', {
         path: { ...lanePath(lane), parked_id: parkedId! },
       })
-      const records = recordTextsOf(text)
-      const rows = [
-        ['parked_id', body.parked_id],
-        ['msg_id', body.msg_id],
-        ['record', placeWords(body)],
-        ['state', body.state],
-        ['parked', `${body.parked_ts} (${body.reason})`],
-        ['error', errorWords(body.error)],
-        ['attempts', `${body.attempts} (${counted(body.replays, 'replay')})`],
-        ...body.history.map((one) => [`failed ${one.failed_ts}`, errorWords(one.error)]),
-        ...records.map((record, index) => [`record ${body.record_index ?? index}`, singleLine(record)]),
-      ]
-      await print({ ...oneView(text, body.parked_id, rows), items: () => records }, options.output)
+      const view = oneParkedView(text, body, {
+        record: placeWords(body),
+        note: body.reason,
+        facts: [
+          ['error', errorWords(body.error)],
+          ['attempts', `${body.attempts} (${counted(body.replays, 'replay')})`],
+          ...body.history.map((one) => [`failed ${one.failed_ts}`, errorWords(one.error)]),
+        ],
+        labelOf: (index) => `record ${body.record_index ?? index}`,
+      })
+      await print(view, options.output)
     },
   })
 }
@@ -121,7 +119,17 @@ function addEdit(parked: Command): void {
       const lane = await findLane(client, reference!)
       const [parkedId] = await findParkedIds(client, lane, [id!])
       const { file = null, yes } = options
-      const records = await editedRecords(client, lane, parkedId!, { file, yes })
+      const { body, text } = await client.call('getParked', {
+        path: { ...lanePath(lane), parked_id: parkedId! },
+      })
+      const records = await editedRecords(
+        {
+          ...{ parkedId: parkedId!, name: lane.name, group: 'parked' },
+          title: `Parked record ${placeWords(body)} of ${lane.name}: ${errorWords(body.error)}`,
+          ...{ response: text, recordsCount: body.records_count },
+        },
+        { file, yes },
+      )
       await replayOne(client, lane, { parkedId: parkedId!, records }, options.wait)
     },
   })

@@ -6,14 +6,11 @@ import { ago, count, counted } from '../../platform/quantities.ts'
 import { slices } from '../../platform/slices.ts'
 import type { Client } from '../client/client.ts'
 import { commandFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
-import { singleLine } from '../client/json-text.ts'
-import { compacted, editableText, faultWords, recordTextsOf, replayBody, shortIds } from '../client/parked.ts'
+import { faultWords, replayBody, shortIds } from '../client/parked.ts'
 import { connect } from './connection.ts'
 import { clientCommand, define, group } from './define.ts'
-import { io } from './io.ts'
-import { listView, oneView, print, type View } from './output.ts'
-import { recordsFrom } from './parked/edit.ts'
-import { editRecords } from './parked/editor.ts'
+import { listView, print, type View } from './output.ts'
+import { editedRecords } from './parked/edit.ts'
 import {
   findPipeParkedIds,
   type NamedPipe,
@@ -21,7 +18,8 @@ import {
   pipeNamed,
   pipeParkedRecords,
 } from './parked/pipe-references.ts'
-import { canAsk, confirm, say } from './terminal.ts'
+import { oneParkedView } from './parked/view.ts'
+import { confirm, say } from './terminal.ts'
 
 interface Selection {
   all?: boolean
@@ -71,17 +69,13 @@ function addShow(parked: Command): void {
     action: async (client, [reference, id], options) => {
       const path = await pathOf(client, await pipeNamed(client, reference!), id!)
       const { body, text } = await client.call('getPipeParked', { path })
-      const records = recordTextsOf(text)
-      const rows = [
-        ['parked_id', body.parked_id],
-        ['msg_id', body.msg_id],
-        ['record', String(body.record_index)],
-        ['state', body.state],
-        ['parked', `${body.parked_ts} (schema version ${body.schema_version})`],
-        ...body.errors.map((error) => [`error ${error.path || '/'}`, error.message]),
-        ...records.map((record) => [body.is_edited ? 'edited record' : 'record', singleLine(record)]),
-      ]
-      await print({ ...oneView(text, body.parked_id, rows), items: () => records }, options.output)
+      const view = oneParkedView(text, body, {
+        record: String(body.record_index),
+        note: `schema version ${body.schema_version}`,
+        facts: body.errors.map((error) => [`error ${error.path || '/'}`, error.message]),
+        labelOf: () => (body.is_edited ? 'edited record' : 'record'),
+      })
+      await print(view, options.output)
     },
   })
 }
@@ -105,28 +99,18 @@ function addEdit(parked: Command): void {
       const pipe = await pipeNamed(client, reference!)
       const path = await pathOf(client, pipe, id!)
       const { body, text } = await client.call('getPipeParked', { path })
-      const record = file === undefined ? await inEditor(pipe, body, text) : recordsFrom(file, 1)[0]!
-      const action = `Replay parked record ${body.parked_id} of ${pipe.pipe_name} with this change?`
-      if (file === undefined || canAsk()) await confirm(action, yes)
-      await client.call('replayPipeParked', { path, body: replayBody([compacted(record)], force) })
+      const records = await editedRecords(
+        {
+          ...{ parkedId: body.parked_id, name: pipe.pipe_name, group: 'pipes parked' },
+          title: `Parked record of ${pipe.pipe_name}. ${faultWords(body)}`,
+          ...{ response: text, recordsCount: 1 },
+        },
+        { file: file ?? null, yes },
+      )
+      await client.call('replayPipeParked', { path, body: replayBody(records, force) })
       say(`Stored: ${pipe.pipe_name} accepted it.`)
     },
   })
-}
-
-async function inEditor(pipe: NamedPipe, parked: PipeParkedRecord, text: string): Promise<string> {
-  if (!canAsk() || io().stdout.isTTY !== true)
-    throw usageFailure('an editor needs a terminal', 'give the record with -f FILE, or -f - for stdin')
-  const notes = [
-    `Parked record of ${pipe.pipe_name}. ${faultWords(parked)}`,
-    'After you close the editor, you are asked whether to replay it. If you change nothing, nothing happens.',
-  ]
-  const records = await editRecords(editableText(recordTextsOf(text)), notes, 1)
-  if (records !== null) return records[0]!
-  throw nothingToDoFailure(
-    'nothing was changed, and nothing replayed',
-    `\`pipectl pipes parked replay ${pipe.pipe_name} ${parked.parked_id}\` replays it as it is`,
-  )
 }
 
 function addReplay(parked: Command): void {

@@ -1,5 +1,5 @@
 /**
- * The alert state of one event for one lane or for the service. Pure.
+ * The alert state of one event for one lane, one pipe or the service. Pure.
  *
  *   none ──condition holds──▶ held ──5 min since the last alert, and room──▶ raised ──condition ends──▶ none
  *                             └──condition ends──▶ none: not sent, and counted in the next alert

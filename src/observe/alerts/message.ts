@@ -15,8 +15,9 @@ export interface Named {
 /** The workspace, pipe and destination that the alert is about. */
 export interface AlertNames {
   workspace: Named
-  /** The lane that the alert is about. */
-  lane?: { pipe: Named; destination: Named & { type: string } }
+  pipe?: Named
+  /** With `pipe`: the lane that the alert is about. */
+  destination?: Named & { type: string }
   /** The page in the dashboard. Null: the address of the service is not known. */
   url: string | null
 }
@@ -53,16 +54,15 @@ export interface StandardAlert {
 
 export function standardAlert(
   fact: AlertFact,
-  { workspace, lane, url }: AlertNames,
+  { url, ...about }: AlertNames,
   { alertId, nowMs, undeliveredMs }: { alertId: string; nowMs: number; undeliveredMs: number },
 ): StandardAlert {
-  const where = lane === undefined ? '' : `${lane.pipe.name} → ${lane.destination.name}`
+  const where = [about.pipe, about.destination].flatMap((one) => one?.name ?? []).join(' → ')
   return {
     type: fact.type,
     alert_id: alertId,
     timestamp: isoTime(nowMs),
-    workspace,
-    ...(lane === undefined ? {} : { pipe: lane.pipe, destination: lane.destination }),
+    ...about,
     message: `${sentence(fact, where, nowMs, undeliveredMs)}${heldBackNote(fact.heldBack)}`,
     held_back: fact.heldBack,
     ...details(fact, undeliveredMs),
@@ -130,6 +130,7 @@ function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert>
       return {}
     case 'message.parked':
     case 'messages.dropped':
+    case 'pipe.parked':
       return { count: fact.count }
     case 'retention.near':
       return {
@@ -161,6 +162,8 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
       return `${where} has recovered${fact.lane.isIdle ? ': nothing is waiting' : ': it is delivering again'}.`
     case 'message.parked':
       return `${where}: ${fact.count} parked (records, or whole messages).`
+    case 'pipe.parked':
+      return `${where}: ${counted(fact.count, 'record')} parked at the pipe for not matching its schema.`
     case 'messages.dropped':
       return `${where}: ${counted(fact.count, 'message')} lost before delivery.`
     case 'retention.near':

@@ -7,6 +7,7 @@ import type { ColumnFailure, UnmappedKeys } from '../../contract/drift.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
+import type { ParkedAtPipe } from '../../metadata/pipe-parked-port.ts'
 import { hourMs, minuteMs } from '../../platform/quantities.ts'
 import { DraftMarks, type Marks } from './marks.ts'
 
@@ -14,6 +15,7 @@ import { DraftMarks, type Marks } from './marks.ts'
 export type AlertFact = { heldBack: number } & (
   | { type: 'lane.failing' | 'lane.stuck' | 'lane.stalled' | 'lane.recovered'; lane: LaneTrouble }
   | { type: 'message.parked' | 'messages.dropped'; lane: LaneTrouble; count: number }
+  | { type: 'pipe.parked'; pipe: ParkedAtPipe; count: number }
   | { type: 'retention.near'; lane: LaneTrouble; oldestPendingMs: number }
   | { type: 'lane.drift'; lane: LaneTrouble; unmapped: UnmappedKeys }
   | { type: 'columns.not_added'; lane: LaneTrouble; failure: ColumnFailure }
@@ -25,6 +27,8 @@ export interface AlertCheck {
   nowMs: number
   /** Lanes in trouble, and every lane that has a mark. */
   lanes: readonly LaneTrouble[]
+  /** Pipes with parked records, and every pipe that has a mark. */
+  pipes: readonly ParkedAtPipe[]
   /** Null: neither near the limit nor clearly below it. */
   nearFull: { holds: boolean; isOver: boolean; reason: 'size' | 'disk' }
   /** Set if the previous run did not stop normally. */
@@ -55,8 +59,21 @@ export function evaluateAlerts(
   const draft = new DraftMarks(stored, check.nowMs, room)
   const alerts: AlertFact[] = [...serviceAlerts(check, events, draft)]
   for (const lane of check.lanes) alerts.push(...laneAlerts(lane, check, events, draft))
-  const destinationIds = new Set(check.lanes.map((lane) => lane.destinationId))
-  return { alerts, ...draft.result((subject) => subject === '' || destinationIds.has(subject)) }
+  for (const pipe of check.pipes) {
+    const counter = {
+      subject: pipe.pipeId,
+      type: 'pipe.parked',
+      current: pipe.records,
+      gatherMs: minuteMs,
+    } as const
+    const count = increase(counter, check, events, draft)
+    if (count !== null) alerts.push({ type: 'pipe.parked', pipe, count, heldBack: 0 })
+  }
+  const subjects = new Set([
+    ...['', ...check.lanes.map((lane) => lane.destinationId)],
+    ...check.pipes.map((pipe) => pipe.pipeId),
+  ])
+  return { alerts, ...draft.result((subject) => subjects.has(subject)) }
 }
 
 function* serviceAlerts(
@@ -81,18 +98,13 @@ function* laneAlerts(
   draft: DraftMarks,
 ): Generator<AlertFact> {
   yield* failureAlerts(lane, check, events, draft)
-  yield* counted(
-    { lane, type: 'messages.dropped', current: lane.droppedMessages, gatherMs: 0 },
-    check,
-    events,
-    draft,
-  )
-  yield* counted(
-    { lane, type: 'message.parked', current: lane.parkedRecords, gatherMs: minuteMs },
-    check,
-    events,
-    draft,
-  )
+  for (const [type, current, gatherMs] of [
+    ['messages.dropped', lane.droppedMessages, 0],
+    ['message.parked', lane.parkedRecords, minuteMs],
+  ] as const) {
+    const count = increase({ subject: lane.destinationId, type, current, gatherMs }, check, events, draft)
+    if (count !== null) yield { type, lane, count, heldBack: 0 }
+  }
   const { oldestPendingMs } = lane
   const holds =
     oldestPendingMs !== null &&
@@ -197,33 +209,34 @@ function hasRecovered({ isIdle, lastDeliveredMs }: LaneTrouble, sinceMs: number 
 }
 
 interface CountedEvent {
-  lane: LaneTrouble
-  type: 'message.parked' | 'messages.dropped'
+  /** The id of the lane or of the pipe. */
+  subject: string
+  type: 'message.parked' | 'messages.dropped' | 'pipe.parked'
   current: number
   gatherMs: number
 }
 
 /**
- * Reports an increase since the last check. After a decrease (a replay) it counts from the lower value. An increase
- * that is not reported yet becomes part of the next one, so none is lost.
+ * Returns an increase since the last check that is to be reported, or null. After a decrease (a replay) it counts from
+ * the lower value. An increase that is not reported yet becomes part of the next one, so none is lost.
  */
-function* counted(
-  { lane, type, current, gatherMs }: CountedEvent,
+function increase(
+  { subject, type, current, gatherMs }: CountedEvent,
   { nowMs, isFirst }: AlertCheck,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
-): Generator<AlertFact> {
-  const mark = draft.get(lane.destinationId, type)
+): number | null {
+  const mark = draft.get(subject, type)
   const hasIncreased = current > mark.counted && !isFirst && events.has(type)
   if (!hasIncreased) {
     if (current !== mark.counted) draft.set({ ...mark, counted: current, sinceMs: null })
-    return
+    return null
   }
   const sinceMs = mark.sinceMs ?? nowMs
   if (nowMs - sinceMs < gatherMs || !draft.reserve(mark)) {
     if (mark.sinceMs === null) draft.set({ ...mark, sinceMs })
-    return
+    return null
   }
   draft.set({ ...mark, counted: current, sinceMs: null, alertedMs: nowMs })
-  yield { type, lane, count: current - mark.counted, heldBack: 0 }
+  return current - mark.counted
 }

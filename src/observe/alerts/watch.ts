@@ -1,5 +1,5 @@
 /**
- * Checks the lanes of workspaces with alerts every few seconds, and queues new alerts (rules.ts). Without such a
+ * Checks the lanes and pipes of workspaces with alerts every few seconds, and queues new alerts (rules.ts). Without such a
  * workspace, only the alert settings are read. The result of a check takes effect only when it is durable. A check
  * whose result cannot be stored is repeated.
  */
@@ -10,15 +10,17 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import type { LaneTrouble, TroubleQuery } from '../../delivery/delivery.ts'
 import type { BufferStatus } from '../../log/buffer.ts'
 import type { AlertMark, QueuedAlert, WatchedWorkspace } from '../../metadata/alert-store.ts'
+import type { ParkedAtPipe } from '../../metadata/pipe-parked-port.ts'
 import type { Metadata } from '../../metadata/store.ts'
+import type { PipeRef } from '../../metadata/tables.ts'
 import type { Logger } from '../../platform/log.ts'
 import { hourMs } from '../../platform/quantities.ts'
 import { markKey, marksOf } from './marks.ts'
-import { type AlertNames, standardAlert } from './message.ts'
+import { type AlertNames, type Named, standardAlert } from './message.ts'
 import { type AlertCheck, type AlertFact, evaluateAlerts } from './rules.ts'
 
 export interface WatchDeps {
-  metadata: Pick<Metadata, 'alertStore' | 'pipes' | 'destinations' | 'workspaces'>
+  metadata: Pick<Metadata, 'alertStore' | 'pipes' | 'pipeParked' | 'destinations' | 'workspaces'>
   /** Null: delivery does not respond. */
   troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
   bufferStatus(): Promise<BufferStatus>
@@ -66,8 +68,11 @@ export class AlertWatch {
     const lanes = await this.#lanes([...ids], service.isAged)
     // Without a response nothing is known about the lanes. Raised alerts stay raised.
     if (lanes === null) return
+    const parked = await metadata.pipeParked.counts()
     for (const workspace of workspaces) {
-      await this.#raise(workspace, { ...service.check, lanes: lanes.get(workspace.workspaceId) ?? [] })
+      const { workspaceId } = workspace
+      const pipes = this.#pipes(workspaceId, parked)
+      await this.#raise(workspace, { ...service.check, lanes: lanes.get(workspaceId) ?? [], pipes })
     }
     settleCrash()
   }
@@ -77,7 +82,7 @@ export class AlertWatch {
     this.#marks.set(workspaceId, marksOf(await this.#deps.metadata.alertStore.marks(workspaceId)))
   }
 
-  async #service(): Promise<{ check: Omit<AlertCheck, 'lanes' | 'isFirst'>; isAged: boolean }> {
+  async #service(): Promise<{ check: Omit<AlertCheck, 'lanes' | 'pipes' | 'isFirst'>; isAged: boolean }> {
     const { bufferStatus, limits, crash, now } = this.#deps
     const status = await bufferStatus()
     const undeliveredMs = limits.undeliveredHours * hourMs
@@ -90,10 +95,9 @@ export class AlertWatch {
 
   /** By workspace: lanes in trouble, and lanes that have a mark. */
   async #lanes(workspaceIds: string[], withAges: boolean): Promise<Map<string, LaneTrouble[]> | null> {
-    const subjects = [...this.#marks.values()].flatMap((marks) =>
-      [...marks.values()].map((one) => one.subject),
-    )
-    const destinationIds = [...new Set(subjects)].filter((subject) => subject !== '')
+    const marks = [...this.#marks.values()].flatMap((ofWorkspace) => [...ofWorkspace.values()])
+    const ofLanes = marks.filter(({ subject, event }) => subject !== '' && event !== 'pipe.parked')
+    const destinationIds = [...new Set(ofLanes.map(({ subject }) => subject))]
     const troubles = await this.#deps.troubles({ workspaceIds, destinationIds, withAges })
     if (troubles === null) return null
     const byWorkspace = new Map<string, LaneTrouble[]>()
@@ -103,6 +107,16 @@ export class AlertWatch {
       else others.push(lane)
     }
     return byWorkspace
+  }
+
+  /** The pipes of a workspace with parked records, and pipes that have a mark. */
+  #pipes(workspaceId: string, parked: readonly ParkedAtPipe[]): ParkedAtPipe[] {
+    const own = parked.filter((pipe) => pipe.workspaceId === workspaceId)
+    const known = new Set(own.map(({ pipeId }) => pipeId))
+    for (const { subject, event } of this.#marks.get(workspaceId)?.values() ?? [])
+      if (event === 'pipe.parked' && !known.has(subject))
+        own.push({ workspaceId, pipeId: subject, records: 0 })
+    return own
   }
 
   async #raise(workspace: WatchedWorkspace, check: Omit<AlertCheck, 'isFirst'>): Promise<void> {
@@ -133,34 +147,40 @@ export class AlertWatch {
     const alerts: QueuedAlert[] = []
     for (const fact of facts) {
       const alertId = randomUUID()
-      const names: AlertNames =
-        'lane' in fact
-          ? { workspace, ...(await this.#laneNames(fact.lane)) }
-          : { workspace, url: this.#deps.dashboardUrl }
+      const names: AlertNames = { workspace, ...(await this.#names(fact)) }
       const alert = standardAlert(fact, names, { alertId, nowMs, undeliveredMs })
       alerts.push({ alertId, atMs: nowMs, json: JSON.stringify(alert) })
     }
     return alerts
   }
 
-  async #laneNames({
-    workspaceId,
-    pipeId,
-    destinationId,
-  }: LaneTrouble): Promise<Pick<AlertNames, 'lane' | 'url'>> {
+  async #names(fact: AlertFact): Promise<Omit<AlertNames, 'workspace'>> {
+    const { dashboardUrl } = this.#deps
+    if ('lane' in fact) return await this.#laneNames(fact.lane)
+    if (!('pipe' in fact)) return { url: dashboardUrl }
+    return {
+      pipe: await this.#pipeName(fact.pipe),
+      url: dashboardUrl && `${dashboardUrl}/pipes/${fact.pipe.pipeId}/parked`,
+    }
+  }
+
+  async #pipeName({ workspaceId, pipeId }: PipeRef): Promise<Named> {
+    const pipe = await this.#deps.metadata.pipes.get({ workspaceId, pipeId })
+    return { id: pipeId, name: pipe?.pipe_name ?? '' }
+  }
+
+  async #laneNames(lane: LaneTrouble): Promise<Omit<AlertNames, 'workspace'>> {
     const { metadata, dashboardUrl } = this.#deps
-    const pipe = await metadata.pipes.get({ workspaceId, pipeId })
+    const { workspaceId, pipeId, destinationId } = lane
     const destination = await metadata.destinations.get({ workspaceId, destinationId })
     const type = destination?.destination_type
     const kind = type === undefined ? '' : wordsOf(type).kind
     return {
-      lane: {
-        pipe: { id: pipeId, name: pipe?.pipe_name ?? '' },
-        destination: {
-          id: destinationId,
-          name: destination?.destination_name ?? kind,
-          type: type ?? '',
-        },
+      pipe: await this.#pipeName(lane),
+      destination: {
+        id: destinationId,
+        name: destination?.destination_name ?? kind,
+        type: type ?? '',
       },
       url: dashboardUrl && `${dashboardUrl}/pipes/${pipeId}/destinations/${destinationId}`,
     }

@@ -5,6 +5,9 @@ import { addMismatches, type Mismatches, mismatchResults } from '../../contract/
 import { addRejectedHooks, hookRefusalNames, type RejectedHooks } from '../../contract/source-words.ts'
 import type { IngestObserved } from '../../ingest/observed.ts'
 import type { IngestTotals, PipeTotals } from '../../ingest/usage.ts'
+import type { ParkedAtPipe } from '../../metadata/pipe-parked-port.ts'
+import { endsWithin } from '../../platform/deadline.ts'
+import { StorageUnavailableError } from '../../platform/error-code.ts'
 import { type Family, type FoldedSeries, registerFamily } from './families.ts'
 import { registerHistogram } from './read-histogram.ts'
 
@@ -17,6 +20,8 @@ export interface IngestSources {
   bodyBytes(): number
   /** Undefined after the pipe is deleted. Its series end. */
   pipeName(pipeId: string): string | undefined
+  /** The pipes that have parked records. */
+  parkedAtPipes(): Promise<readonly ParkedAtPipe[]>
 }
 
 interface PipeCounts {
@@ -27,8 +32,8 @@ interface PipeCounts {
 
 const pipeNames = {
   labelNames: ['pipe_id', 'pipe'],
-  key: ({ pipeId }: PipeCounts) => pipeId,
-  labels: ({ pipeId, name }: PipeCounts) => ({ pipe_id: pipeId, pipe: name }),
+  key: ({ pipeId }: Pick<PipeCounts, 'pipeId'>) => pipeId,
+  labels: ({ pipeId, name }: Pick<PipeCounts, 'pipeId' | 'name'>) => ({ pipe_id: pipeId, pipe: name }),
 }
 
 function familiesOf(labelWorkers: boolean): Family<PipeCounts>[] {
@@ -97,6 +102,32 @@ function hasRejectedHooks({ byWorker }: PipeCounts): boolean {
   return [...byWorker.values()].some((totals) => Object.keys(totals.rejectedHooks).length > 0)
 }
 
+/** A scrape usually ends after ten seconds. */
+const metadataLimitMs = 2_000
+
+/** Only for pipes with such records. In a cluster every node shows all of them. */
+const parkedFamily: Family<Pick<ParkedAtPipe, 'pipeId' | 'records'> & { name: string }> = {
+  name: 'pipectl_pipe_parked_records',
+  help: 'Records parked at the pipe because they do not match its schema, to be replayed or discarded by a user.',
+  kind: 'gauge',
+  series: ({ records }) => [[{}, records]],
+}
+
+/** Metadata that does not respond must not hold up the other metrics: the series of the pipes are missing then. */
+async function parkedAtPipes(sources: IngestSources): Promise<readonly ParkedAtPipe[]> {
+  let parked: readonly ParkedAtPipe[] = []
+  const reading = sources.parkedAtPipes().then(
+    (found) => {
+      parked = found
+    },
+    (error) => {
+      if (!(error instanceof StorageUnavailableError)) throw error
+    },
+  )
+  await endsWithin(metadataLimitMs, reading)
+  return parked
+}
+
 /** Returns a function that sets all metrics. Call it before a scrape. */
 export function registerIngest(
   registry: Registry,
@@ -117,6 +148,7 @@ export function registerIngest(
   )
   const fillHooks = registerFamily(registry, pipeNames, rejectedHooks, folded)
   const fillMismatches = registerFamily(registry, pipeNames, mismatches, folded)
+  const fillParked = registerFamily(registry, pipeNames, parkedFamily, folded)
   const errors = new Counter({
     name: 'pipectl_ingest_errors_total',
     help: 'Ingest requests that got an error, by its code and status.',
@@ -136,6 +168,8 @@ export function registerIngest(
     for (const fill of families) fill(pipes)
     fillHooks(pipes.filter(hasRejectedHooks))
     fillMismatches(pipes.filter(hasMismatches))
+    const parked = await parkedAtPipes(sources)
+    fillParked(parked.map(({ pipeId, records }) => ({ pipeId, name: pipeName(pipeId) ?? '', records })))
     errors.reset()
     for (const [error, requests] of observed.errors())
       errors.inc({ error, status: String(errorCatalogue[error].status) }, requests)

@@ -28,7 +28,7 @@ t.test('the example of alerts.md is what is sent of such a lane, field by field'
   const { error, attempts, first_failed_ts, msg_id } = lane
   const failure = { attempts, firstFailedMs: Date.parse(first_failed_ts), msgId: msg_id, error }
   const fact = { type: 'lane.stuck', heldBack: 0, lane: { failure } } as AlertFact
-  const names: AlertNames = { workspace, lane: { pipe, destination }, url }
+  const names: AlertNames = { workspace, pipe, destination, url }
   const at = { alertId: example.alert_id, nowMs: Date.parse(example.timestamp), undeliveredMs: 1 }
   t.same(JSON.parse(JSON.stringify(standardAlert(fact, names, at))), example)
   t.end()

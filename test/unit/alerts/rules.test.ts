@@ -42,7 +42,7 @@ class World {
     const { room = 100, ...check } = more
     const changes = evaluateAlerts(
       {
-        ...{ nowMs, lanes, nearFull: calm, crash: null, undeliveredMs: 168 * 60 * minute },
+        ...{ nowMs, lanes, pipes: [], nearFull: calm, crash: null, undeliveredMs: 168 * 60 * minute },
         ...{ isFirst: this.isFirst, ...check },
       },
       this.events,
@@ -177,6 +177,27 @@ t.test('parked: those of a minute together, and what a replay took away is no ne
   t.same(world.check(7 * minute, parked(0)), [], 'replayed')
   t.same(world.check(20 * minute, parked(1)), [])
   t.match(world.check(21 * minute, parked(1)), [{ count: 1 }])
+})
+
+t.test('records parked at a pipe are reported as those of a lane are', async (t) => {
+  const world = new World()
+  const check = (nowMs: number, records: number) =>
+    world.check(nowMs, [], { pipes: [{ workspaceId: 'w', pipeId: 'p', records }] })
+  t.same(check(0, 2), [])
+  world.restart()
+  t.match(check(minute, 3), [{ type: 'pipe.parked', count: 3, pipe: { pipeId: 'p' } }])
+  t.same(check(2 * minute, 0), [], 'replayed')
+  t.same(check(3 * minute, 1), [])
+  t.same(check(5 * minute, 2), [], 'less than five minutes later')
+  t.match(check(6 * minute, 2), [{ count: 2 }])
+  check(7 * minute, 0)
+  check(20 * minute, 0)
+  t.equal(world.marks.size, 0, 'nothing is kept of a pipe without parked records')
+  world.events.delete('pipe.parked')
+  t.same(check(30 * minute, 5), [])
+  t.same(check(40 * minute, 5), [])
+  world.check(50 * minute, [])
+  t.equal(world.marks.size, 0, 'nor of a deleted pipe')
 })
 
 t.test('retention: at more than 80 % of the time, once', async (t) => {

@@ -342,6 +342,7 @@ t.test('the list of attempts covers every method that takes a workspace', async 
     'pipeParked.park',
     'pipeParked.unpark',
     'pipeParked.prune',
+    'pipeParked.counts',
   ]
   const people = ['users.accountsOf', 'users.redeemSetupLink', 'users.createSetupLink', 'users.hasSetupLink']
   const nouns = [

@@ -1,46 +1,54 @@
-/** `pipectl parked edit`: edits a parked record in an editor or from a file. Shows the changes before the replay. */
-import type { Client } from '../../client/client.ts'
+/**
+ * `pipectl parked edit` and `pipectl pipes parked edit`: edit a parked record in an editor or from a file, and show the
+ * changes before the replay.
+ */
 import { nothingToDoFailure, usageFailure } from '../../client/failure.ts'
 import { checkRecords } from '../../client/json-check.ts'
 import { changedParts, lineDiff } from '../../client/line-diff.ts'
-import { compacted, editableText, errorWords, placeWords, recordTextsOf } from '../../client/parked.ts'
+import { compacted, editableText, recordTextsOf } from '../../client/parked.ts'
 import { printableJson } from '../../client/printable.ts'
-import { lanePath } from '../../client/workspace.ts'
 import { readFileOrStdin } from '../input-file.ts'
 import { io } from '../io.ts'
 import { canAsk, coloursOn, confirm, paint } from '../terminal.ts'
 import { editRecords } from './editor.ts'
-import type { NamedLane } from './references.ts'
+
+export interface RecordToEdit {
+  parkedId: string
+  /** The lane or the pipe, as the user named it. */
+  name: string
+  /** The first line of the notes above the text: which record it is, and its error. */
+  title: string
+  /** The original text of the response, in which numbers keep all digits. */
+  response: string
+  recordsCount: number
+  /** `parked`, or `pipes parked`. */
+  group: string
+}
 
 /** Each record's text. `file` null: uses the editor. Throws Failure if nothing changed or the user declines. */
 export async function editedRecords(
-  client: Client,
-  lane: NamedLane,
-  parkedId: string,
+  { parkedId, name, title, response, recordsCount, group }: RecordToEdit,
   { file, yes }: { file: string | null; yes: boolean | undefined },
 ): Promise<string[]> {
   if (file === null && (!canAsk() || io().stdout.isTTY !== true)) {
     throw usageFailure('an editor needs a terminal', 'give the records with -f FILE, or -f - for stdin')
   }
-  const { body, text } = await client.call('getParked', { path: { ...lanePath(lane), parked_id: parkedId } })
-  const stored = editableText(recordTextsOf(text))
+  const stored = editableText(recordTextsOf(response))
   const notes = [
-    `Parked record ${placeWords(body)} of ${lane.name}: ${errorWords(body.error)}`,
+    title,
     'After you close the editor, you are asked whether to replay it. If you change nothing, nothing happens.',
   ]
   const records =
-    file === null
-      ? await editRecords(stored, notes, body.records_count)
-      : recordsFrom(file, body.records_count)
+    file === null ? await editRecords(stored, notes, recordsCount) : recordsFrom(file, recordsCount)
   if (records === null || editableText(records) === stored) {
     throw nothingToDoFailure(
       'nothing was changed, and nothing replayed',
-      `\`pipectl parked replay ${lane.name} ${parkedId}\` replays it as it is`,
+      `\`pipectl ${group} replay ${name} ${parkedId}\` replays it as it is`,
     )
   }
   io().stderr.write(`${diffText(stored, editableText(records))}\n`)
   if (file === null || canAsk())
-    await confirm(`Replay parked record ${parkedId} of ${lane.name} with these changes?`, yes)
+    await confirm(`Replay parked record ${parkedId} of ${name} with these changes?`, yes)
   return records.map(compacted)
 }
 
