@@ -166,19 +166,20 @@ export class WriterQueue {
       const work = this.#waiting.shift()
       if (typeof work === 'function') work()
       else if (work !== undefined)
-        this.#commit([work, ...takeFrames(this.#waiting, joinedMaxBytes - work.frame.length)])
+        this.#take([work, ...takeFrames(this.#waiting, joinedMaxBytes - work.frame.length)])
       if (!this.#isClosed) this.#writer.rewriteSlice()
       this.#scheduleTurn()
     })
   }
 
+  #take(works: readonly [FrameWork, ...FrameWork[]]): void {
+    if (this.#held?.rejects === true) this.#reject(works, 'not_replicated')
+    else this.#commit(works)
+  }
+
   #commit(works: readonly [FrameWork, ...FrameWork[]]): void {
     const before = this.#writer.unavailableReason
     const [first, ...others] = works
-    if (this.#held?.rejects === true) {
-      this.#reject(works, 'not_replicated')
-      return
-    }
     const frames: [Frame, ...Frame[]] = [first.frame, ...others.map(({ frame }) => frame)]
     const result = this.#writer.write(joinFrames(frames))
     if (result.ok) {
@@ -190,8 +191,12 @@ export class WriterQueue {
       if (appends.length > 0) this.#main.tell('sharedAppends', [appends])
       for (const [index, { client, frame }] of works.entries()) {
         const { firstSeq, skipped } = parts[index]!
-        const { buffer } = frame
-        this.#settle(client, { kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) })
+        this.#settle(client, {
+          kind: 'committed',
+          buffer: frame.buffer,
+          firstSeq,
+          skipped: skipped.map(toResult),
+        })
       }
       const { pipes } = result.committed
       if (pipes.length > 0) this.#feed.post({ kind: 'committed', pipes })
@@ -199,9 +204,7 @@ export class WriterQueue {
     } else if (others.length > 0 && this.#writer.unavailableReason === null) {
       // There is no room for all of them: each frame is tried separately, as if it had arrived alone.
       for (const work of works) this.#commit([work])
-    } else {
-      this.#reject(works, result.reason)
-    }
+    } else this.#reject(works, result.reason)
     // Clients reject appends by themselves while they know that the writer would.
     if (this.#writer.unavailableReason !== before) this.#postStatus()
   }
