@@ -4,7 +4,7 @@ import type { RecordSchema } from '../../../../src/contract/record-schema.ts'
 import { resourceLimits } from '../../../../src/contract/resource-limits.ts'
 import { openScanner, type Preparation, prepareBody } from '../../../../src/ingest/prepare.ts'
 import { isConfirmed } from '../../../../src/ingest/schema/body-check.ts'
-import { mismatchesOf, type SchemaRules } from '../../../../src/ingest/schema/record-check.ts'
+import { loadPatterns, mismatchesOf, type SchemaRules } from '../../../../src/ingest/schema/record-check.ts'
 
 const scanner = openScanner(resourceLimits.mainScannerBytes)!
 const preparation: Preparation = {
@@ -18,12 +18,13 @@ const preparation: Preparation = {
 }
 const rulesOf = (schema: RecordSchema): SchemaRules => ({
   schema: JSON.stringify(schema),
-  hasPatterns: false,
+  hasPatterns: true,
   onMismatch: 'reject',
   tagField: 'e',
   steps: 10_000_000,
   isInTurn: false,
 })
+await loadPatterns(rulesOf({}))
 
 /** Null: the scanner rejects the text. */
 function isWalked(text: string, schema: RecordSchema): boolean | null {
@@ -193,6 +194,61 @@ t.test('a long expected key would pass the end of the memory', async (t) => {
   }
   t.equal(isWalked(`{"f":"","${key}":"x"}`, schema), true)
   t.equal(isWalked(`{"f":"","${key}":1}`, schema), false)
+})
+
+t.test('alternatives by type, which the scanner decides, and others', async (t) => {
+  const values = [
+    'null',
+    'true',
+    'false',
+    '0',
+    '1',
+    '1.5',
+    '"a"',
+    '"ab"',
+    '{}',
+    '{"a":1}',
+    '{"a":null}',
+    '[]',
+    '[1]',
+  ]
+  const alternatives: RecordSchema[][] = [
+    ...[
+      [{ type: 'null' }, { type: 'string', minLength: 2 }],
+      [{ type: 'integer' }, { type: 'number', minimum: 1 }],
+    ],
+    ...[
+      [{ type: 'boolean' }, { $ref: '#/$defs/o' }],
+      [{ type: ['null', 'integer'] }, { type: 'array', maxItems: 0 }],
+    ],
+    ...[
+      [{ type: 'string', pattern: '^a$' }, { enum: [null, 1] }],
+      [{ type: 'object', enum: [{ a: 1 }] }, { type: 'null' }],
+    ],
+    ...[
+      [{ type: 'string' }, { type: 'string', maxLength: 1 }],
+      [
+        { type: 'integer', title: 'x' },
+        { type: 'null', enum: [1] },
+      ],
+    ],
+    [{ type: ['null', 'boolean'] }, { type: 'number' }, { type: ['string', 'array'] }, { type: 'object' }],
+    [
+      { type: 'boolean', const: true },
+      { type: 'null', not: {} },
+    ],
+  ]
+  const $defs = { o: { $ref: '#/$defs/p' }, p: { type: 'object', required: ['a'] } }
+  for (const all of alternatives)
+    for (const keyword of ['anyOf', 'oneOf']) {
+      const root = { properties: { v: { [keyword]: all } }, $defs }
+      const wrong = values.filter(
+        (value) =>
+          isWalked(`{"v":${value}}`, root) !==
+          (mismatchesOf([JSON.parse(`{"v":${value}}`)], rulesOf(root)) === null),
+      )
+      t.same(wrong, [], JSON.stringify(root))
+    }
 })
 
 t.test('numbers of members and elements', async (t) => {
