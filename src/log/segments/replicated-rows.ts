@@ -52,7 +52,7 @@ export interface ReadRows {
   firstSeq: number
   lastSeq: number
   messages: number
-  /** Of the bodies. */
+  /** The length of the bodies. */
   bytes: number
   damaged: number
   /** A limit ended the batch. */
@@ -68,7 +68,7 @@ export function openLogRows(dir: string): LogRows {
 const groupBytes = 256 * 1024
 const maxGroupRows = 512
 const maxTries = 10
-/** What a row of a batch takes in addition to its body, about. */
+/** About the size of a row of a batch without its body. */
 const rowOverheadBytes = 160
 
 class SegmentRows implements LogRows {
@@ -157,10 +157,10 @@ function readSegment({ dir, name, newest, batch }: Reading): 'full' | 'end' {
   }
 }
 
-/** What a segment says about itself. */
+/** The part of the head that the segment itself states. */
 type FoundHead = Omit<SegmentHead, 'holes' | 'previousLastSeq'>
 
-/** Null: nothing about the segment has to be told, because rows of it were read before and none was removed since. */
+/** Null: rows of the segment were read before and none was removed since, so the copy has its head. */
 function headOf(
   db: Database.Database,
   { firstSeq, generation }: SegmentName,

@@ -221,7 +221,7 @@ const isShort = (text: unknown) =>
 /** Throws RowBatchError when the batch is not exactly what was encoded. */
 export function decodeRowBatch(batch: Buffer): RowBatch {
   if (batch.length < batchHeadBytes || !batch.subarray(0, 4).equals(magic))
-    throw new RowBatchError('this is no batch of rows of the log')
+    throw new RowBatchError('this is not a batch of rows of the log')
   if (batch[4] !== version)
     throw new RowBatchError(`a batch of rows of version ${batch[4]}, which this version does not know`)
   if (
