@@ -7,7 +7,7 @@
  * Slots form a chain: each one has the checksum of its predecessor, so a reader proves that none is missing or replaced.
  */
 import { createHash } from 'node:crypto'
-import { SealError, type SealFault, seal, unseal } from './sealing.ts'
+import { SealError, type SealFault, sealParts, unseal } from './sealing.ts'
 
 export interface SlotHeader {
   format: 1
@@ -79,7 +79,7 @@ export function encodeSlot(
   lengths.writeUInt32BE(text.length, 0)
   lengths.writeBigUInt64BE(BigInt(logRows.length), 4)
   const name = slotName(header.slot)
-  const body = seal(key, name, Buffer.concat([lengths, text, logRows, metadataRows]))
+  const body = sealParts(key, name, [lengths, text, logRows, metadataRows])
   return { name, body, checksum: checksumOf(body) }
 }
 
