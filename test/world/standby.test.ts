@@ -79,9 +79,10 @@ t.test('a paused primary is taken over, and acknowledges nothing when it wakes u
     PIPECTL_REPLICA_HEARTBEAT: '1s',
     PIPECTL_REPLICA_MODE: 'async',
   }
-  const { primary, standby, started, pipeId, pullId } = await openPair(t, auto)
+  const { server, primary, standby, started, pipeId, pullId } = await openPair(t, auto)
+  const before = slots(server)
   await primary.ingest(pipeId, [{ n: 1 }])
-  await until('the standby has it', () => standby.log.length > 0)
+  await until('it is in a slot, and a heartbeat follows', () => slots(server) > before + 1)
   primary.signal('SIGSTOP')
   await started
   const waiting = primary.ingest(pipeId, [{ n: 2 }])
