@@ -10,9 +10,12 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
+  type _Object,
   DeleteObjectCommand,
   GetObjectCommand,
   ListObjectsV2Command,
+  type ListObjectsV2CommandInput,
+  type ListObjectsV2CommandOutput,
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3'
@@ -79,6 +82,7 @@ export interface ListedObject {
 /** Requests that were sent, in the classes that stores charge for. A part of an upload counts as a put. */
 export interface BucketCounters {
   requests: Record<RequestKind, number>
+  /** Requests without success: also conditions that were not met, and objects that do not exist. */
   failedRequests: number
   sentBytes: number
   receivedBytes: number
@@ -193,32 +197,38 @@ class S3Bucket implements Bucket {
   }
 
   async *list(prefix: string, after?: string): AsyncGenerator<ListedObject> {
-    const { bucket, prefix: root } = this.#target
+    const { prefix: root } = this.#target
     let last = after ?? null
-    let token: string | undefined
-    do {
-      const page = await this.#send('list', { isWrite: false }, (abortSignal) =>
-        this.#client.send(
-          new ListObjectsV2Command({
-            Bucket: bucket,
-            Prefix: `${root}${prefix}`,
-            ...(token === undefined
-              ? after === undefined
-                ? {}
-                : { StartAfter: `${root}${after}` }
-              : { ContinuationToken: token }),
-          }),
-          { abortSignal },
-        ),
-      )
-      for (const { Key = '', Size = 0, LastModified } of page.Contents ?? []) {
-        const name = Key.slice(root.length)
-        if (!Key.startsWith(root) || (last !== null && name <= last)) throw unordered()
-        last = name
-        yield { name, bytes: Size, modifiedMs: LastModified?.getTime() ?? 0 }
+    let from: Partial<ListObjectsV2CommandInput> =
+      after === undefined ? {} : { StartAfter: `${root}${after}` }
+    for (;;) {
+      const { Contents = [], IsTruncated, NextContinuationToken } = await this.#page(prefix, from)
+      for (const object of this.#listed(Contents)) {
+        if (last !== null && object.name <= last) throw unordered()
+        last = object.name
+        yield object
       }
-      token = page.IsTruncated === true ? page.NextContinuationToken : undefined
-    } while (token !== undefined)
+      if (IsTruncated !== true || NextContinuationToken === undefined) return
+      from = { ContinuationToken: NextContinuationToken }
+    }
+  }
+
+  *#listed(contents: readonly _Object[]): Generator<ListedObject> {
+    const { prefix: root } = this.#target
+    for (const { Key = '', Size = 0, LastModified } of contents) {
+      if (!Key.startsWith(root)) throw unordered()
+      // Some tools create an empty object for a folder.
+      if (Key === root) continue
+      yield { name: Key.slice(root.length), bytes: Size, modifiedMs: LastModified?.getTime() ?? 0 }
+    }
+  }
+
+  #page(prefix: string, from: Partial<ListObjectsV2CommandInput>): Promise<ListObjectsV2CommandOutput> {
+    const { bucket, prefix: root } = this.#target
+    const command = new ListObjectsV2Command({ Bucket: bucket, Prefix: `${root}${prefix}`, ...from })
+    return this.#send('list', { isWrite: false }, (abortSignal) =>
+      this.#client.send(command, { abortSignal }),
+    )
   }
 
   async remove(name: string): Promise<void> {
@@ -306,7 +316,10 @@ class S3Bucket implements Bucket {
 
   async #send<T>(
     kind: RequestKind,
-    { isWrite, signal = never }: { isWrite: boolean; signal?: AbortSignal | undefined },
+    {
+      isWrite,
+      signal = new AbortController().signal,
+    }: { isWrite: boolean; signal?: AbortSignal | undefined },
     request: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     for (let isRepeated = false; ; isRepeated = true) {
@@ -335,8 +348,6 @@ class S3Bucket implements Bucket {
     return { ...storageOptions(this.#target), ...this.#key(name) }
   }
 }
-
-const never = new AbortController().signal
 
 async function* nothing(): AsyncGenerator<Buffer> {}
 

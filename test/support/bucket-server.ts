@@ -347,14 +347,18 @@ async function bodyOf(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks)
 }
 
-async function cutAfterHalf(request: IncomingMessage): Promise<void> {
+/** Reads with listeners: the end of an iteration would end the request without closing its connection. */
+function cutAfterHalf(request: IncomingMessage): Promise<void> {
   const half = Number(request.headers['content-length'] ?? 0) / 2
   let bytes = 0
-  for await (const chunk of request) {
-    bytes += (chunk as Buffer).length
-    if (bytes >= half) break
-  }
-  request.destroy()
+  return new Promise((resolve) => {
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes < half) return
+      request.socket.destroy()
+      resolve()
+    })
+  })
 }
 
 function errorReply({ status, code, headers }: Exclude<BucketFault, string>): Reply {

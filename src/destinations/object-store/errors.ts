@@ -75,6 +75,7 @@ const waits: ReadonlySet<string> = new Set([
   'Throttling',
   'ThrottlingException',
   'TooManyRequestsException',
+  'ConditionalRequestConflict',
 ])
 
 const redirects: ReadonlySet<string> = new Set([

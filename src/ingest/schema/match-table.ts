@@ -26,7 +26,7 @@ type Rule = number
 /** Null: the scanner cannot check the schema. `check` compiles the check of a schema inside `root`. */
 export function matchTable(root: SchemaNode, check: (schema: Subschema) => Check): MatchTable | null {
   // One JSON.parse of the body is faster than one per record.
-  if (Object.keys(root).some((keyword) => unknownKeywords.has(keyword))) return null
+  if (hasUnknownKeyword(root)) return null
   const compilation = new Compilation(root, check)
   const rule = compilation.value(root)
   const bytes = compilation.table.bytes()
@@ -60,12 +60,42 @@ class Compilation {
   value(schema: Subschema): Rule {
     if (schema === true) return anything
     if (schema === false) return nothing
-    const keywords = Object.keys(schema).filter((keyword) => !notes.has(keyword))
+    const keywords = keywordsOf(schema)
     if (keywords.length === 0) return anything
     if (keywords.length === 1 && schema.$ref !== undefined) return this.#definition(schema.$ref)
-    return keywords.some((keyword) => unknownKeywords.has(keyword))
-      ? this.#checked(schema)
-      : this.#byType(schema)
+    const alternatives = this.#alternatives(schema)
+    return alternatives === null ? this.#checked(schema) : this.#byTypeOf(alternatives)
+  }
+
+  /**
+   * Schemas of which a value must match the one for its type: an optional value often is `anyOf` its schema and null.
+   * Null: the schema is not like that.
+   */
+  #alternatives(schema: SchemaNode): readonly SchemaNode[] | null {
+    if (!hasUnknownKeyword(schema)) return [schema]
+    const all = keywordsOf(schema).length === 1 ? (schema.anyOf ?? schema.oneOf) : undefined
+    const nodes = all?.map((one) => this.#referenced(one)).filter((one) => typeof one !== 'boolean') ?? []
+    const types = nodes
+      .flatMap(({ type }) => type ?? [])
+      .map((type) => (type === 'integer' ? 'number' : type))
+    const isByType = nodes.every((one) => one.type !== undefined && !hasUnknownKeyword(one))
+    const isDistinct = new Set(types).size === types.length
+    return all !== undefined && nodes.length === all.length && isByType && isDistinct ? nodes : null
+  }
+
+  #referenced(schema: Subschema): Subschema {
+    if (typeof schema === 'boolean' || schema.$ref === undefined || keywordsOf(schema).length > 1)
+      return schema
+    return this.#referenced(this.#root.$defs?.[definitionName(schema.$ref) ?? ''] ?? true)
+  }
+
+  #byTypeOf(alternatives: readonly SchemaNode[]): Rule {
+    const words = [0, nothing, nothing, nothing, nothing]
+    for (const schema of alternatives)
+      for (const [index, word] of this.#byType(schema).entries()) words[index] = words[index]! + word
+    const [literals, ...rules] = words
+    if (literals === 7 && rules.every((rule) => rule === anything)) return anything
+    return this.table.words(words)
   }
 
   #definition(ref: string): Rule {
@@ -80,20 +110,20 @@ class Compilation {
     return 4 * (this.checks.push(this.#check(schema)) - 1) + 2
   }
 
-  #byType(schema: SchemaNode): Rule {
+  /** The words of a value. Those of a type that the schema does not have are 0. */
+  #byType(schema: SchemaNode): number[] {
     const hasType = typesOf(schema)
     const values = enumOf(schema)
     const containers = values === null ? null : this.#checked(schema)
     const literals = literalBits(hasType, values)
     const isNumber = hasType('number')
-    const rules = [
+    return [
+      literals,
       hasType('string') ? this.#string(schema, values) : nothing,
       isNumber || hasType('integer') ? this.#number(schema, values, !isNumber) : nothing,
       hasType('object') ? (containers ?? this.#object(schema)) : nothing,
       hasType('array') ? (containers ?? this.#array(schema)) : nothing,
     ]
-    if (literals === 7 && rules.every((rule) => rule === anything)) return anything
-    return this.table.words([literals, ...rules])
   }
 
   #string(schema: SchemaNode, values: readonly unknown[] | null): Rule {
@@ -169,6 +199,14 @@ class Compilation {
   #predictOrder(entries: readonly number[]): void {
     for (const [index, entry] of entries.entries()) this.table.setWord(entry + 20, entries[index + 1] ?? 0)
   }
+}
+
+function keywordsOf(schema: SchemaNode): string[] {
+  return Object.keys(schema).filter((keyword) => !notes.has(keyword))
+}
+
+function hasUnknownKeyword(schema: SchemaNode): boolean {
+  return Object.keys(schema).some((keyword) => unknownKeywords.has(keyword))
 }
 
 function typesOf({ type }: SchemaNode): (wanted: SchemaType) => boolean {
