@@ -40,6 +40,8 @@ export interface LogRows {
    * counted; `lastSeq` includes them. Throws errors of SQLite (`isDamage`: a segment must be salvaged first).
    */
   read(afterSeq: number, maxBytes: number): ReadRows | null
+  /** The newest seq that was committed; 0 when there is none, or when it is not known. */
+  headSeq(): number
   /** The sealed segments, oldest first. They never change; one that is rewritten has another generation and file. */
   sealed(): SealedFile[]
   /** The first seq that retention keeps. */
@@ -92,6 +94,16 @@ class SegmentRows implements LogRows {
     }
   }
 
+  headSeq(): number {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return newestSeq(this.#dir)
+      } catch (error) {
+        if (!isGone(error) || tries === maxTries) throw error
+      }
+    }
+  }
+
   sealed(): SealedFile[] {
     return sealedFiles(this.#dir, this.#sealed)
   }
@@ -102,6 +114,19 @@ class SegmentRows implements LogRows {
 
   close(): void {
     this.#sealed.clear()
+  }
+}
+
+function newestSeq(dir: string): number {
+  const newest = listSegments(dir).at(-1)
+  if (newest === undefined) return 0
+  const db = openReadOnly(dir, newest)
+  try {
+    const found = db.prepare('SELECT max(seq) FROM message').pluck().get()
+    // An empty segment begins after the last seq of the one before it.
+    return typeof found === 'number' ? found : newest.firstSeq - 1
+  } finally {
+    db.close()
   }
 }
 
