@@ -20,6 +20,7 @@ import type { Metadata } from '../metadata/store.ts'
 import { type HistoryHandle, openHistory } from '../observe/history/history-proxy.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
+import type { Replica } from '../replica/replica-proxy.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
 import { knownBuffer } from '../stores/known-buffer.ts'
@@ -32,6 +33,7 @@ import {
   openAcrossNodes,
   openCluster,
 } from './open-cluster.ts'
+import { prepareReplica, startReplica } from './open-replica.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
 import { WorkspaceCount } from './workspace-count.ts'
 
@@ -60,6 +62,8 @@ export interface Stores {
   authenticateSender: Authenticate
   /** The counters of ingest, shared by its threads. */
   counters: SharedCounters
+  /** Null: there is no replica. */
+  replica: Replica | null
   /** Parks records that do not match the schema of their pipe. */
   parking: ParkQueue
   /** The policy in effect. With `egress.private = "auto"` the second workspace changes it. */
@@ -83,6 +87,7 @@ export async function openStores(
     log.info({ from_format: fromFormat, to_format: toFormat, copy }, 'metadata.upgraded')
   const options = { create: false, onNoSpace, onUpgraded, onAudited }
   const { metadata, sealingKey } = await openDataDirMetadata(settings, env, options)
+  prepareReplica(settings)
   const workspaces = new WorkspaceCount(metadata.workspaces)
   let endWatch = () => {}
   shutdown.set('close metadata', () => {
@@ -106,6 +111,7 @@ export async function openStores(
   })
   shutdown.set('close buffer', () => buffer.close())
   shutdown.set('drain ingest', () => buffer.appender.drain())
+  const replica = await startReplica(settings, { spec, buffer, sealingKey }, context)
   let announce = (_pipeId: string): void => {}
   const local = await openDelivery({
     buffer: spec,
@@ -172,6 +178,7 @@ export async function openStores(
     authenticate,
     authenticateSender,
     counters,
+    replica,
     parking: new ParkQueue(metadata.pipeParked, settings['parked.max_bytes']),
     egress,
     drivers,

@@ -37,6 +37,8 @@ export const shutdownDeadlinesMs = {
   /** By now, its pipes are handed over. */
   'leave cluster': 2_000,
   'close metadata': 2_000,
+  /** Sends what the other steps have saved. If the bucket is away, the next start sends it. */
+  'close replica': 13_000,
   /** Recreates the ballast if it was released. No later step of the daemon needs space. */
   'hold disk space': 3_000,
   /** From here on, the run counts as stopped normally. */

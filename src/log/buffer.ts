@@ -113,6 +113,7 @@ export class BufferUnavailableError extends Error {
   /**
    * `pipe_share`: this pipe, or its workspace, holds more than its share of an almost full buffer; others do not.
    * `idempotency_full`: the same for the space of idempotency keys; requests without a key are accepted.
+   * `not_replicated`: with `replica.mode = "sync"`, the replica does not answer in time.
    * `not_in_cluster`: the node could not renew its membership, and the other nodes treat it as gone.
    */
   readonly reason:
@@ -121,6 +122,7 @@ export class BufferUnavailableError extends Error {
     | 'idempotency_full'
     | 'low_disk_space'
     | 'write_failed'
+    | 'not_replicated'
     | 'not_in_cluster'
     | 'closing'
   constructor(reason: BufferUnavailableError['reason'], message: string, mayBeStored = false) {
@@ -391,6 +393,11 @@ export interface OpenBuffer {
   histograms(): WriterHistograms
   /** Totals of everything ever appended, per pipe that the buffer remembers. */
   appended(): Promise<Map<string, Backlog>>
+  /**
+   * Tells it that everything up to `seq` is in the replica, whose newest slot was sent at `provenMs` of the monotonic
+   * clock. Null: this kind of buffer has no replica.
+   */
+  readonly replicated: ((seq: number, provenMs: number) => void) | null
   /** Null: this kind of buffer cannot delete records. */
   readonly erasure: LogErasure | null
   /** Rejects new appends, settles those in progress, then closes. */

@@ -114,6 +114,7 @@ export function offsetBuffer(buffer: OpenBuffer, base: number): OpenBuffer {
     onSharedAppends: (listener) => buffer.onSharedAppends(listener),
     headSeq: async () => outer(base, await buffer.headSeq()),
     silentMs: () => buffer.silentMs(),
+    replicated: null,
     status: () => buffer.status(),
     histograms: () => buffer.histograms(),
     appended: () => buffer.appended(),

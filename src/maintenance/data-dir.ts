@@ -30,6 +30,7 @@ import { ConfigError } from '../platform/config-error.ts'
 import { isNoSpace } from '../platform/error-code.ts'
 import { fsyncDirectory, fsyncFile } from '../platform/fsync.ts'
 import { systemUser } from '../platform/system-user.ts'
+import { replicaRules } from '../replica/replica-options.ts'
 import type { Settings } from '../settings/settings.ts'
 import { clusterSettings, jetStreamSpec } from '../stores/cluster-settings.ts'
 import { type MetadataOptions, openMetadata } from '../stores/open-metadata.ts'
@@ -91,6 +92,7 @@ export function segmentsSpec(settings: Settings, dir: DataDir): SegmentsSpec {
     deliveredHours: settings['buffer.delivered_hours'],
     deliveredMaxBytes: settings['buffer.delivered_max_bytes'],
     scrubHours: settings['buffer.scrub_hours'],
+    replica: replicaRules(settings),
   }
 }
 

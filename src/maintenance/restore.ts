@@ -59,30 +59,12 @@ export async function restoreBackup(
   if (!existsSync(file)) {
     throw new DataDirError('missing', `${file} does not exist`, 'use a file that `pipectl backup` created')
   }
-  if (existsSync(dataDir) && readdirSync(dataDir).length > 0) {
-    throw new DataDirError(
-      'conflict',
-      `${dataDir} is not empty; nothing was changed`,
-      'restore into a new directory, or move the old one away first',
-    )
-  }
-  // A service with a dynamic user has a symbolic link in /var/lib. Only the directory behind it can be replaced.
-  const target = existsSync(dataDir) ? realpathSync(dataDir) : dataDir
+  const target = emptyTarget(dataDir)
   const beside = `${target}.restoring-${process.pid}`
   prepare(beside)
   try {
     const restored = await unpack(file, beside)
-    const metadataFile = path.join(beside, 'metadata.db')
-    const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
-    const { dataDirId, epochs } = beginEpoch(metadataFile, lastSeq, commandNow(), paused)
-    continueMarks(beside, timelineOf(dataDirId, epochs.slice(0, -1)), timelineOf(dataDirId, epochs))
-    giveToOwnerOf(target, beside)
-    fsyncDirectory(path.join(beside, 'buffer'))
-    fsyncTableDirectories(beside)
-    fsyncDirectory(beside)
-    // Replaces an empty directory. Fails if it was filled in the meantime.
-    await rename(beside, target)
-    fsyncDirectory(path.dirname(path.resolve(target)))
+    await nameRestored({ beside, target, dataDirId: restored.dataDirId, paused })
     return restored
   } catch (error) {
     rmSync(beside, { recursive: true, force: true })
@@ -98,6 +80,43 @@ export async function restoreBackup(
   }
 }
 
+/** The directory that is replaced. Throws DataDirError if it is not empty. */
+export function emptyTarget(dataDir: string): string {
+  if (existsSync(dataDir) && readdirSync(dataDir).length > 0) {
+    throw new DataDirError(
+      'conflict',
+      `${dataDir} is not empty; nothing was changed`,
+      'restore into a new directory, or move the old one away first',
+    )
+  }
+  // A service with a dynamic user has a symbolic link in /var/lib. Only the directory behind it can be replaced.
+  return existsSync(dataDir) ? realpathSync(dataDir) : dataDir
+}
+
+/**
+ * Begins the new epoch in a complete directory, and gives it its name. `beside` is next to `target`, which does not exist or
+ * is empty. Throws ArchiveError if the parts of the directory do not belong together.
+ */
+export async function nameRestored(restored: {
+  beside: string
+  target: string
+  dataDirId: string
+  paused: boolean
+}): Promise<void> {
+  const { beside, target, paused } = restored
+  const metadataFile = path.join(beside, 'metadata.db')
+  const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
+  const { dataDirId, epochs } = beginEpoch(metadataFile, lastSeq, commandNow(), paused)
+  continueMarks(beside, timelineOf(dataDirId, epochs.slice(0, -1)), timelineOf(dataDirId, epochs))
+  giveToOwnerOf(target, beside)
+  fsyncDirectory(path.join(beside, 'buffer'))
+  fsyncTableDirectories(beside)
+  fsyncDirectory(beside)
+  // Replaces an empty directory. Fails if it was filled in the meantime.
+  await rename(beside, target)
+  fsyncDirectory(path.dirname(path.resolve(target)))
+}
+
 function giveToOwnerOf(target: string, beside: string): void {
   if (process.getuid?.() !== 0 || !existsSync(target)) return
   const { uid, gid } = statSync(target)
@@ -107,7 +126,11 @@ function giveToOwnerOf(target: string, beside: string): void {
 }
 
 /** Checks that all parts of the archive belong to the data directory in the manifest. */
-function requireOwnBuffer(bufferDir: string, metadataFile: string, { dataDirId }: Restored): FoundBuffer {
+function requireOwnBuffer(
+  bufferDir: string,
+  metadataFile: string,
+  { dataDirId }: { dataDirId: string },
+): FoundBuffer {
   const buffer = findBuffer(bufferDir)
   const stored = readIdentity(metadataFile)
   const found = stored.kind === 'found' ? stored.identity.dataDirId : null

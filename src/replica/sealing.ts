@@ -45,8 +45,13 @@ export function replicaKey(sealingKey: Buffer): Buffer {
 }
 
 export function seal(key: Buffer, name: string, plain: Uint8Array): Buffer {
+  return sealParts(key, name, [plain])
+}
+
+/** Seals the parts as one text, without copying them together first. */
+export function sealParts(key: Buffer, name: string, parts: readonly Uint8Array[]): Buffer {
   const header = newHeader(key, formats.single)
-  return Buffer.concat([header, ...new ObjectCipher(key, name, header).seal(plain, 0, true)])
+  return Buffer.concat([header, ...new ObjectCipher(key, name, header).seal(parts, 0, true)])
 }
 
 /** Throws SealError. */
@@ -65,7 +70,7 @@ export async function* sealChunks(
   const cipher = new ObjectCipher(key, name, header)
   yield header
   for await (const { piece, index, isLast } of pieces(plain, chunkBytes))
-    yield Buffer.concat(cipher.seal(piece, index, isLast))
+    yield Buffer.concat(cipher.seal([piece], index, isLast))
 }
 
 /** Throws SealError. A chunk is passed on once it has been verified; an object that was cut off throws at its end. */
@@ -92,11 +97,11 @@ class ObjectCipher {
     this.#authenticated = Buffer.concat([header, Buffer.from(name)])
   }
 
-  seal(plain: Uint8Array, index: number, isLast: boolean): Buffer[] {
+  seal(plain: readonly Uint8Array[], index: number, isLast: boolean): Buffer[] {
     const options = { authTagLength: tagBytes }
     const cipher = createCipheriv('aes-256-gcm', this.#key, nonceOf(index, isLast), options)
     cipher.setAAD(this.#authenticated)
-    return [cipher.update(plain), cipher.final(), cipher.getAuthTag()]
+    return [...plain.map((part) => cipher.update(part)), cipher.final(), cipher.getAuthTag()]
   }
 
   unseal(chunk: Buffer, index: number, isLast: boolean): Buffer {

@@ -7,7 +7,7 @@
  * Slots form a chain: each one has the checksum of its predecessor, so a reader proves that none is missing or replaced.
  */
 import { createHash } from 'node:crypto'
-import { SealError, type SealFault, seal, unseal } from './sealing.ts'
+import { SealError, type SealFault, sealParts, unseal } from './sealing.ts'
 
 export interface SlotHeader {
   format: 1
@@ -17,6 +17,7 @@ export interface SlotHeader {
   writerId: string
   /** SHA-256 (hex) of the sealed bytes of the previous slot. Empty for the first. */
   previous: string
+  /** Everything that was acknowledged before, ms since the epoch, is in this slot or an earlier one if it is complete. */
   createdMs: number
   dataDirId: string
   epoch: number
@@ -26,6 +27,10 @@ export interface SlotHeader {
   headSeq: number
   keptFromSeq: number
   metadataRows: number
+  /** The recording of changes (`RowChanges.recordingId`) that the metadata rows are a part of. */
+  recordingId: string
+  /** False: more slots of the same moment follow. A restore applies the metadata rows of whole moments only. */
+  complete: boolean
   /** The release of pipectl that wrote the slot. */
   version: string
 }
@@ -74,7 +79,7 @@ export function encodeSlot(
   lengths.writeUInt32BE(text.length, 0)
   lengths.writeBigUInt64BE(BigInt(logRows.length), 4)
   const name = slotName(header.slot)
-  const body = seal(key, name, Buffer.concat([lengths, text, logRows, metadataRows]))
+  const body = sealParts(key, name, [lengths, text, logRows, metadataRows])
   return { name, body, checksum: checksumOf(body) }
 }
 

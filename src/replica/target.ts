@@ -9,6 +9,8 @@ import type { ReplicaTarget } from './bucket.ts'
  * Null: `replica.url` is not set. `from` is another address with the same account, for example that of a restore. Throws
  * ConfigError if the address is invalid or the file of the secret key cannot be read.
  */
+export function replicaTarget(settings: ReplicaSettings): ReplicaTarget | null
+export function replicaTarget(settings: ReplicaSettings, from: { url: string; label: string }): ReplicaTarget
 export function replicaTarget(
   settings: ReplicaSettings,
   from: { url: string; label: string } | null = null,

@@ -95,6 +95,39 @@ export const replicaDefinitions = [
     max: 60,
     doc: 'How often changes are written to the replica: what the loss of this machine can lose. Each write is a request that stores charge for. 100ms to 60s.',
   },
+  {
+    key: 'replica.mode',
+    env: 'PIPECTL_REPLICA_MODE',
+    kind: 'enum',
+    values: ['async', 'sync'],
+    fallback: 'async',
+    doc: 'When records are acknowledged: async, when they are on the disk of this machine; sync, when they are in the replica too.',
+  },
+  {
+    key: 'replica.timeout',
+    env: 'PIPECTL_REPLICA_TIMEOUT',
+    kind: 'interval',
+    fallback: 5,
+    min: 1,
+    max: 60,
+    doc: 'With replica.mode sync: how long a request waits for the replica before it gets 503. 1s to 60s.',
+  },
+  {
+    key: 'replica.auto_promote',
+    env: 'PIPECTL_REPLICA_AUTO_PROMOTE',
+    kind: 'boolean',
+    fallback: false,
+    doc: 'Whether a standby takes over by itself after three missed heartbeats. Set it on both machines: a primary that cannot reach the bucket for that long accepts no records.',
+  },
+  {
+    key: 'replica.heartbeat',
+    env: 'PIPECTL_REPLICA_HEARTBEAT',
+    kind: 'interval',
+    fallback: 10,
+    min: 1,
+    max: 300,
+    doc: 'With replica.auto_promote: the longest time between two writes to the replica. 1s to 5m.',
+  },
 ] as const
 
 export interface ReplicaSettings {
@@ -112,6 +145,11 @@ export interface ReplicaSettings {
   'replica.force_path_style': boolean | null
   /** Seconds; can be a fraction. */
   'replica.interval': number
+  'replica.mode': 'async' | 'sync'
+  /** Seconds, as are those below. */
+  'replica.timeout': number
+  'replica.auto_promote': boolean
+  'replica.heartbeat': number
 }
 
 /** Throws ConfigError for settings that contradict each other. */

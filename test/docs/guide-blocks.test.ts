@@ -36,6 +36,12 @@ const notWalked: Record<string, Record<string, string>> = {
       'test/package/container.test.ts makes the key; the rest needs Docker, which the tests do not have',
   },
   monitoring: { 'scrape_configs:': 'of Prometheus' },
+  replica: {
+    ' daemon ──every second──▶': 'a drawing',
+    '# pipectl.toml': 'settings of a bucket: test/crash/replica.test.ts runs with such',
+    'pipectl restore --from': 'needs a bucket: test/crash/replica.test.ts runs it',
+    'pipectl serve --standby': 'needs a bucket: test/world/standby.test.ts runs it',
+  },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
     'lane              sensors': 'the screen of top',

@@ -45,14 +45,14 @@ const rows: [module: string, imports: string[]][] = [
     'maintenance',
     [
       ...['platform', 'contract', 'settings', 'log', 'destinations', 'metadata', 'delivery'],
-      ...['ingest', 'cluster', 'stores', 'api'],
+      ...['ingest', 'cluster', 'stores', 'replica', 'api'],
     ],
   ],
   [
     'daemon',
     [
       ...['platform', 'contract', 'settings', 'log', 'destinations', 'metadata', 'delivery', 'ingest'],
-      ...['cluster', 'stores', 'observe', 'privacy', 'api', 'maintenance'],
+      ...['cluster', 'stores', 'replica', 'observe', 'privacy', 'api', 'maintenance'],
     ],
   ],
   ['apps/client', ['platform', 'contract']],

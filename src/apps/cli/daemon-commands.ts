@@ -30,10 +30,19 @@ export function serveCommand(): Command {
       '--safe',
       'start with all destinations blocked, in memory only: records are accepted, nothing is delivered',
     )
+    .option('--standby <url>', 'follow the replica s3://bucket/prefix, and take over when promoted')
+    .option('--key-file <file>', 'with --standby: the sealing key of the primary')
   addSettingFlags(command)
   addExamples(command, ['pipectl serve --init --data-dir ./data --listen 127.0.0.1:8080'])
   return command.action(async (options: Record<string, unknown>) => {
     const loaded = settingsFrom(options, io().env)
+    if (typeof options.standby === 'string') {
+      const { runStandby } = await import('../../daemon/standby.ts')
+      const keyFile = typeof options.keyFile === 'string' ? options.keyFile : null
+      // Once it has taken over, it is the writer of this replica.
+      loaded.settings['replica.url'] = options.standby
+      await runStandby(loaded.settings, { env: io().env, url: options.standby, keyFile })
+    }
     const { runDaemon } = await import('../../daemon/daemon.ts')
     await runDaemon(loaded.settings, {
       env: io().env,

@@ -4,13 +4,16 @@ import path from 'node:path'
 import type { Command } from 'commander'
 import type { DatedBackup } from '../../maintenance/dated-backups.ts'
 import type { LostSecrets } from '../../maintenance/secrets.ts'
-import { bytes, counted } from '../../platform/quantities.ts'
+import { bytes, counted, duration } from '../../platform/quantities.ts'
+import type { Settings } from '../../settings/settings.ts'
 import { commandFailure, notFoundFailure, nothingToDoFailure, usageFailure } from '../client/failure.ts'
 import { addSettingFlags } from './daemon-commands.ts'
 import { daemonSettings, singleMachineSettings } from './daemon-settings.ts'
 import { define, group } from './define.ts'
 import { io } from './io.ts'
+import { requireMoment } from './moment.ts'
 import { print } from './output.ts'
+import { withByteProgress } from './progress.ts'
 import { addRepairCommand } from './repair.ts'
 import { confirm, say } from './terminal.ts'
 import { addVerifyCommand } from './verify.ts'
@@ -108,30 +111,124 @@ removes nothing.`,
       for (const name of made.removed) say(`Removed ${name}, which is older than the ${keep} that are kept.`)
     },
   })
-  define<{ paused?: boolean }>(program, {
-    usage: 'restore <file>',
-    summary: 'restore a backup into a data directory that does not exist or is empty',
-    help: `Messages that were delivered after the backup are delivered again as soon as the daemon runs. With --paused every
-destination is blocked, so that you can check first; \`pipectl destinations unblock --all\` starts delivery again.`,
-    examples: ['pipectl restore pipectl-backup.tar.gz --data-dir /var/lib/pipectl --paused'],
+  addRestoreCommand(program)
+  addPromoteCommand(program)
+}
+
+const promoteWithinMs = 60_000
+
+function addPromoteCommand(program: Command): void {
+  define(program, {
+    usage: 'promote',
+    summary: 'let the standby on this host take over from the primary',
+    help: `Run it on the host of \`pipectl serve --standby\`, as its user. The old primary stops at its next write to the replica, and
+its daemon does not start any more. Messages that it acknowledged and that are not in the replica stay on its disk.`,
+    examples: ['pipectl promote --data-dir /var/lib/pipectl'],
     dataDir: true,
-    options: (command) =>
-      command.option('--paused', 'block every destination: nothing is delivered until you unblock it'),
-    action: async ([file], options) => {
-      const { data_dir: dataDir } = await singleMachineSettings('restore', options)
-      const { restoreBackup } = await import('../../maintenance/restore.ts')
-      const restored = await restoreBackup(file!, dataDir, { paused: options.paused === true })
-      say(`Restored ${counted(restored.files, 'file')} to ${dataDir}.`)
-      if (options.paused === true) {
-        say('Every destination is blocked; `pipectl destinations unblock --all` starts delivery again.')
-      }
-      if (!restored.includesKey) {
-        say(
-          `Before you start the daemon, copy the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
-        )
-      }
+    action: async (_, options) => {
+      const settings = await singleMachineSettings('restore', options)
+      const { promote } = await import('../../maintenance/restore-replica.ts')
+      const startedAt = performance.now()
+      await promote(settings.data_dir, promoteWithinMs)
+      say(
+        `The standby has taken over within ${duration((performance.now() - startedAt) / 1000)}; its daemon is starting.`,
+      )
     },
   })
+}
+
+interface RestoreFlags {
+  paused?: boolean
+  from?: string
+  at?: string
+  keyFile?: string
+}
+
+function addRestoreCommand(program: Command): void {
+  define<RestoreFlags>(program, {
+    usage: 'restore [file]',
+    summary: 'restore a backup, or a replica, into a data directory that does not exist or is empty',
+    help: `Messages that were delivered after the backup are delivered again as soon as the daemon runs. With --paused every
+destination is blocked, so that you can check first; \`pipectl destinations unblock --all\` starts delivery again.
+
+With --from, the directory is made from a replica in a bucket, by the settings of \`replica\` and with the sealing key of the lost
+directory. A download that was interrupted continues when you run the same command again. The restored directory
+takes the replica over when its daemon starts; with --at, it needs another replica.url.`,
+    examples: [
+      'pipectl restore pipectl-backup.tar.gz --data-dir /var/lib/pipectl --paused',
+      'pipectl restore --from s3://bucket/prefix --key-file sealing.key --data-dir /var/lib/pipectl',
+    ],
+    options: (command) => {
+      addSettingFlags(command)
+      command.option('--paused', 'block every destination: nothing is delivered until you unblock it')
+      command.option('--from <url>', 'the replica: s3://bucket/prefix')
+      command.option('--at <time>', 'with --from: the state of this time instead of the newest')
+      command.option('--key-file <file>', 'with --from: the sealing key of the lost directory')
+    },
+    action: async ([file], options) => {
+      const settings = await singleMachineSettings('restore', options)
+      const isPaused = options.paused === true
+      if (options.from === undefined)
+        await restoreFile(settings.data_dir, requireFile(file, options), isPaused)
+      else await restoreFrom(settings, options.from, file, options)
+    },
+  })
+}
+
+function requireFile(file: string | undefined, { at, keyFile }: RestoreFlags): string {
+  if (at !== undefined || keyFile !== undefined)
+    throw usageFailure('--at and --key-file need --from', 'add --from s3://bucket/prefix')
+  if (file !== undefined) return file
+  throw usageFailure('no backup is given', 'give the file of a backup, or --from s3://bucket/prefix')
+}
+
+async function restoreFile(dataDir: string, file: string, paused: boolean): Promise<void> {
+  const { restoreBackup } = await import('../../maintenance/restore.ts')
+  const restored = await restoreBackup(file, dataDir, { paused })
+  say(`Restored ${counted(restored.files, 'file')} to ${dataDir}.`)
+  sayNext(dataDir, paused, restored.includesKey)
+}
+
+async function restoreFrom(
+  settings: Settings,
+  url: string,
+  file: string | undefined,
+  { paused, at, keyFile }: RestoreFlags,
+): Promise<void> {
+  if (file !== undefined) throw usageFailure('a file and --from are given', 'give one of the two')
+  const { restoreReplica } = await import('../../maintenance/restore-replica.ts')
+  const dataDir = settings.data_dir
+  const restored = await withByteProgress((onProgress) =>
+    restoreReplica(settings, io().env, {
+      url,
+      dataDir,
+      keyFile: keyFile ?? null,
+      atMs: at === undefined ? null : Date.parse(requireMoment(at, '--at')),
+      paused: paused === true,
+      onProgress,
+      standby: null,
+    }),
+  )
+  const through = new Date(restored.throughMs).toISOString()
+  const { segments, slots } = restored
+  say(`Restored ${counted(segments, 'segment')} and ${counted(slots, 'slot')} to ${dataDir}.`)
+  say(`It has everything that was acknowledged before ${through}.`)
+  if (restored.lacksMetadata) {
+    say(
+      'Later changes of pipes, keys and destinations are missing: the daemon was stopped before its snapshot after an upgrade.',
+    )
+  }
+  if (at !== undefined)
+    say('Set another replica.url before you start the daemon: this one has what came after.')
+  sayNext(dataDir, paused === true, restored.includesKey || settings['secrets.key_file'] !== null)
+}
+
+function sayNext(dataDir: string, paused: boolean, hasKey: boolean): void {
+  if (paused) say('Every destination is blocked; `pipectl destinations unblock --all` starts delivery again.')
+  if (hasKey) return
+  say(
+    `Before you start the daemon, copy the sealing key to ${path.join(dataDir, 'sealing.key')} (mode 0600), or set secrets.key_file.`,
+  )
 }
 
 /** `keep` is null if the backup is one file. */

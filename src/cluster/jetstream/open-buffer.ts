@@ -94,6 +94,7 @@ interface Parts {
 class JetStreamBuffer implements OpenBuffer {
   /** The stream has one retention for all: a deletion is a matter of its age. */
   readonly erasure = null
+  readonly replicated = null
   readonly #parts: Parts
   readonly #shares: Shares
   readonly #keys: KeyStore | null

@@ -1,7 +1,7 @@
 /** The error of a rejected append, with the reason worded for the operator. */
 import { BufferUnavailableError } from '../../log/buffer.ts'
 
-export type UnavailableReason = BufferUnavailableError['reason']
+export type UnavailableReason = Exclude<BufferUnavailableError['reason'], 'not_replicated'>
 
 const messages: Record<UnavailableReason, string> = {
   over_quota:

@@ -8,7 +8,7 @@ import { counted } from '../../platform/quantities.ts'
 import { type CheckedRow, checkedRows, type SegmentName, segmentBytes } from './layout.ts'
 import type { PipePosition } from './position.ts'
 import { readHoles } from './segment-facts.ts'
-import { openReadOnly, type SeqRange } from './segment-file.ts'
+import { isSalvaged, openReadOnly, type SeqRange } from './segment-file.ts'
 import { isDamage, isGone } from './sqlite-errors.ts'
 
 export interface SegmentCheck {
@@ -20,7 +20,7 @@ export interface SegmentCheck {
   /** The newest seq that the segment is known to have held; null when none is known. */
   lastSeq: number | null
   messages: number
-  /** Messages missing according to the totals of their pipes, in a segment that was rewritten without them. */
+  /** Messages missing according to the totals of their pipes, in a segment that was salvaged or rewritten. */
   lostMessages: number
   pipes: Map<string, PipeRange>
   holes: SeqRange[]
@@ -169,7 +169,7 @@ function checkRows(
   pipes: ReadonlyMap<number, Pipe>,
   onProgress: (bytes: number) => void,
 ): void {
-  const seen = new RowCheck(pipes)
+  const seen = new RowCheck(pipes, isSalvaged(db))
   let unreported = 0
   try {
     for (const row of checkedRows(db)) {
@@ -188,14 +188,16 @@ function checkRows(
 /** Collects findings while the rows of a segment are read in order. */
 class RowCheck {
   readonly #pipes: ReadonlyMap<number, Pipe>
+  readonly #isSalvaged: boolean
   readonly #damagedSeqs: number[] = []
   #rows = 0
   #lastSeq = 0
   #damaged = 0
   #missing = 0
 
-  constructor(pipes: ReadonlyMap<number, Pipe>) {
+  constructor(pipes: ReadonlyMap<number, Pipe>, isSalvaged: boolean) {
     this.#pipes = pipes
+    this.#isSalvaged = isSalvaged
   }
 
   row({ seq, pipeNo, messages, records, bytes, crc, foundCrc }: CheckedRow): void {
@@ -222,8 +224,9 @@ class RowCheck {
       const seqs = `stream_seq ${this.#damagedSeqs.join(', ')}${more}`
       check.problems.push(`${counted(this.#damaged, 'message')} changed since they were written: ${seqs}`)
     }
-    // Compaction and salvage rewrite a segment: messages missing there were lost, and counted, before.
-    if (check.name.generation > 0) check.lostMessages = this.#missing
+    // Compaction and salvage rewrite a segment: messages missing there were lost, and counted, before. A copy of the log
+    // has the gaps of its source.
+    if (check.name.generation > 0 || this.#isSalvaged) check.lostMessages = this.#missing
     else if (this.#missing > 0) {
       check.problems.push(
         `${counted(this.#missing, 'message')} missing between others, by the totals of their pipes`,

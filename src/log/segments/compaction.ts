@@ -68,7 +68,7 @@ const sliceBytes = 512 * KiB
 export interface CompactionPlan {
   dir: string
   source: SegmentName
-  /** The next segment is named after this seq. */
+  /** The newest seq of the segment. Retention can have dropped the segment that was named after it. */
   lastSeq: number
   lastClockMs: number
   /** Each pipe's position in the next segment, before its first message there. */

@@ -13,7 +13,7 @@ import { openSegmentWriter, type SegmentWriter } from './segment-writer.ts'
 /** The state of a segment that was begun or opened. */
 interface SegmentState {
   name: SegmentName
-  /** Of the segment before it while this one is empty. */
+  /** While this segment is empty, the id of the one before it. */
   segmentId: string | null
   epoch: number
   begunClockMs: number
@@ -175,7 +175,7 @@ export class CopiedSegment {
     this.#bytes += onDisk({ messages: 1, bytes: row.body.length })
   }
 
-  /** Messages are missing in this segment of the source, too: readers report them as lost, and it is not damage. */
+  /** The missing messages were lost in the source: readers report them as lost, and do not take the gap for damage. */
   markSalvaged(): void {
     if (this.#isSalvaged) return
     this.#begun().markSalvaged()
@@ -233,7 +233,7 @@ export class CopiedSegment {
 
   #addPipe(writer: SegmentWriter, row: EncodedRow): PipeInSegment {
     const { pipeId } = row
-    // A pipe that the segment does not know has its first message here, or nothing is known of the ones before.
+    // Either this is the pipe's first message, or the messages before it are unknown here.
     const base = row.messages === 1 ? zeroPosition : justBefore(row)
     this.#lastNo += 1
     const pipe = { no: this.#lastNo, pipeId, base, last: base }

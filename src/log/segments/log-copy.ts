@@ -294,7 +294,7 @@ class SegmentCopy implements LogCopy {
     fsyncDirectory(this.#dir)
   }
 
-  /** What the source has dropped is not missing here. */
+  /** Messages that the source has dropped are not missing here. */
   #markOldest(): void {
     const oldest = listSegments(this.#dir)[0]
     if (oldest === undefined || this.#mark.oldestKeptSeq > 0) return

@@ -53,6 +53,8 @@ class SegmentBuffer implements OpenBuffer {
   readonly opened: Promise<void>
   readonly appender: FrameAppender
   readonly erasure: SegmentsErasure
+  readonly replicated = (seq: number, provenMs: number): void =>
+    this.#thread.tell('replicated', [seq, provenMs])
   readonly #thread: Thread<WriterCalls, WriterReports>
   readonly #scrubber: Scrubber
   readonly #observed = new WriterObserved()

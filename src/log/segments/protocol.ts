@@ -13,6 +13,7 @@ import {
 import type { Frame } from '../frame.ts'
 import type { ObservedCommits } from '../group-commit.ts'
 import type { ErasureOutcome, SegmentErasure } from './erasing.ts'
+import type { ReplicaRules } from './held-results.ts'
 import type { RetentionLimits } from './retention.ts'
 
 /** The identity is written into every segment and into the high-water mark. */
@@ -28,6 +29,8 @@ export interface SegmentsSpec extends RetentionLimits, KnownBuffer {
   scrubHours?: number
   /** The directory for damaged segments and damaged messages. */
   quarantineDir: string
+  /** Null or undefined: results are sent when their messages are on the disk. */
+  replica?: ReplicaRules | null
   /** Name of the feed; unique among the buffers of a process. */
   channel: string
 }
@@ -49,6 +52,8 @@ export interface WriterCalls {
   findRepeat(pipeId: string, idempotency: Idempotency): Appended | 'reused' | null
   /** See SpaceKeeper. */
   erase(erasure: SegmentErasure): ErasureOutcome
+  /** See `HeldResults.stored`. */
+  replicated(seq: number, provenMs: number): void
   /** `port` is transferred: another thread appends over it. */
   share(port: AppenderPort): void
 }
@@ -87,11 +92,13 @@ const messages: Record<UnavailableReason, string> = {
     'this pipe or its workspace has used its share of the space for idempotency keys, which are kept for 24 hours',
   low_disk_space: 'free disk space is below buffer.min_free_bytes',
   write_failed: 'the buffer could not be written',
+  not_replicated: 'the replica (replica.url) does not answer in time',
   not_in_cluster: 'this node is disconnected from its cluster',
   closing: 'the service is shutting down',
 }
 
 /** The error of a rejected append, with the reason worded for the operator. */
 export function unavailable(reason: UnavailableReason): BufferUnavailableError {
-  return new BufferUnavailableError(reason, messages[reason])
+  // The frame was possibly written to the disk and to the replica.
+  return new BufferUnavailableError(reason, messages[reason], reason === 'not_replicated')
 }

@@ -40,6 +40,8 @@ export interface LogRows {
    * counted; `lastSeq` includes them. Throws errors of SQLite (`isDamage`: a segment must be salvaged first).
    */
   read(afterSeq: number, maxBytes: number): ReadRows | null
+  /** The newest seq that was committed; 0 when there is none, or when it is not known. */
+  headSeq(): number
   /** The sealed segments, oldest first. They never change; one that is rewritten has another generation and file. */
   sealed(): SealedFile[]
   /** The first seq that retention keeps. */
@@ -52,7 +54,7 @@ export interface ReadRows {
   firstSeq: number
   lastSeq: number
   messages: number
-  /** Of the bodies. */
+  /** The length of the bodies. */
   bytes: number
   damaged: number
   /** A limit ended the batch. */
@@ -68,7 +70,9 @@ export function openLogRows(dir: string): LogRows {
 const groupBytes = 256 * 1024
 const maxGroupRows = 512
 const maxTries = 10
-/** What a row of a batch takes in addition to its body, about. */
+/** Memory that is allocated before it is known to be needed is at most about this. */
+const largestBatchBytes = 8 * 1024 * 1024
+/** About the size of a row of a batch without its body. */
 const rowOverheadBytes = 160
 
 class SegmentRows implements LogRows {
@@ -90,6 +94,16 @@ class SegmentRows implements LogRows {
     }
   }
 
+  headSeq(): number {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return newestSeq(this.#dir)
+      } catch (error) {
+        if (!isGone(error) || tries === maxTries) throw error
+      }
+    }
+  }
+
   sealed(): SealedFile[] {
     return sealedFiles(this.#dir, this.#sealed)
   }
@@ -100,6 +114,19 @@ class SegmentRows implements LogRows {
 
   close(): void {
     this.#sealed.clear()
+  }
+}
+
+function newestSeq(dir: string): number {
+  const newest = listSegments(dir).at(-1)
+  if (newest === undefined) return 0
+  const db = openReadOnly(dir, newest)
+  try {
+    const found = db.prepare('SELECT max(seq) FROM message').pluck().get()
+    // An empty segment begins after the last seq of the one before it.
+    return typeof found === 'number' ? found : newest.firstSeq - 1
+  } finally {
+    db.close()
   }
 }
 
@@ -157,10 +184,10 @@ function readSegment({ dir, name, newest, batch }: Reading): 'full' | 'end' {
   }
 }
 
-/** What a segment says about itself. */
+/** The part of the head that the segment itself states. */
 type FoundHead = Omit<SegmentHead, 'holes' | 'previousLastSeq'>
 
-/** Null: nothing about the segment has to be told, because rows of it were read before and none was removed since. */
+/** Null: rows of the segment were read before and none was removed since, so the copy has its head. */
 function headOf(
   db: Database.Database,
   { firstSeq, generation }: SegmentName,
@@ -260,7 +287,9 @@ class Batch {
     this.#afterSeq = afterSeq
     this.#lastSeq = afterSeq
     this.#maxBytes = maxBytes
-    this.#writer = new RowBatchWriter(Math.min(maxBytes, groupBytes) + rowOverheadBytes)
+    // A row of 450 bytes takes a fifth more in a batch.
+    const fullBytes = Math.min(maxBytes, largestBatchBytes) * 1.25 + groupBytes
+    this.#writer = new RowBatchWriter(Math.min(maxBytes, groupBytes) + rowOverheadBytes, fullBytes)
   }
 
   get lastSeq(): number {

@@ -131,13 +131,13 @@ export class SealedList {
     rewritten?: CompactionPlan['rewritten'],
   ): Compaction {
     const at = this.#indexOf(firstSeq)
-    const { generation, lastClockMs } = this.#segments[at]!
+    const { generation, lastSeq, lastClockMs } = this.#segments[at]!
     const newer = this.#segments[at + 1]
     const behind = newer === undefined ? newest.pipes : this.#pipesOf(newer)
     return new Compaction({
       dir: this.#dir,
       source: { firstSeq, generation },
-      lastSeq: (newer ?? newest).firstSeq - 1,
+      lastSeq,
       lastClockMs,
       behind: positions(behind, 'base') ?? new Map(),
       deliveredThrough,

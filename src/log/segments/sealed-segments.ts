@@ -41,13 +41,14 @@ export function readSealedSegments(
   const damaged: SegmentName[] = []
   const strays: SegmentName[] = []
   const contents = names.map((name) => readSealed(dir, name, sealing, owner))
+  const { holes } = newest.content
   let newer = newest.content
   let newerFirstSeq = newest.name.firstSeq
   for (let index = names.length - 1; index >= 0; index -= 1) {
     const name = names[index]!
     const content = contents[index] ?? null
     const isSound = (one: SegmentContent) =>
-      !reachesInto(one, newerFirstSeq, newer) && !lacksEnd(one, basesOf(newer))
+      !reachesInto(one, newerFirstSeq, newer) && !lacksEnd(endedBefore(one, holes), basesOf(newer))
     if (content === null && liesWithin(name, contents.slice(0, index), isSound)) {
       strays.unshift(name)
       continue
@@ -56,7 +57,7 @@ export function readSealedSegments(
       sealed.unshift(segmentFacts(name, segmentBytes(dir, name), content, newer.begunClockMs))
       newer = content
     } else {
-      const lastSeq = beforeHoles(newerFirstSeq - 1, newest.content.holes)
+      const lastSeq = beforeHoles(newerFirstSeq - 1, holes)
       sealed.unshift(
         factsFromNeighbors(dir, { firstSeq: name.firstSeq, lastSeq }, name, {
           older: contents[index - 1] ?? null,
@@ -107,7 +108,12 @@ function readSealed(
   return readContentIfUsable(dir, name, owner)
 }
 
-/** The end of a segment that retention holes follow directly. Compaction states the end of the hole instead. */
+/** Up to version 0.2.0, compaction stated the end of a dropped range after the segment as the segment's end. */
+function endedBefore(content: SegmentContent, holes: readonly SeqRange[]): SegmentContent {
+  return { ...content, lastSeq: content.lastSeq && beforeHoles(content.lastSeq, holes) }
+}
+
+/** The end of a segment that retention holes follow directly. */
 export function beforeHoles(lastSeq: number, holes: readonly SeqRange[]): number {
   const hole = holes.find((one) => one.firstSeq <= lastSeq && one.lastSeq >= lastSeq)
   return hole === undefined ? lastSeq : beforeHoles(hole.firstSeq - 1, holes)

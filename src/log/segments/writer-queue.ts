@@ -27,11 +27,21 @@ import { type Caller, callsOver, type Handlers } from '../../platform/thread-cal
 import type { BufferStatus, SharedAppends } from '../buffer.ts'
 import { type Frame, readFrame } from '../frame.ts'
 import type { BufferWriter } from './buffer-writer.ts'
-import type { AppenderCalls, SkippedResult, WriterCalls, WriterReports } from './protocol.ts'
+import { HeldResults, type ReplicaRules } from './held-results.ts'
+import type {
+  AppenderCalls,
+  FrameResult,
+  SkippedResult,
+  UnavailableReason,
+  WriterCalls,
+  WriterReports,
+} from './protocol.ts'
 import type { FeedChannel } from './reader.ts'
 import type { CommittedFrame, SkippedAppend } from './segment-writer.ts'
 
 const housekeepingEveryMs = 1_000
+/** How often results that wait for the replica are looked at. */
+const expireEveryMs = 100
 
 /** A thread that appends. */
 interface Client {
@@ -56,13 +66,25 @@ export class WriterQueue {
   readonly #ports: MessagePort[] = []
   readonly #waiting: (FrameWork | (() => void))[] = []
   readonly #housekeeping: NodeJS.Timeout
+  /** Null: a result is sent as soon as its frame is committed. */
+  readonly #held: HeldResults | null
+  readonly #expiring: NodeJS.Timeout | null
   #isTurnScheduled = false
   #isClosed = false
 
-  constructor(main: Pick<Caller<WriterReports>, 'tell'>, writer: BufferWriter, feed: FeedChannel) {
+  /** `rules`: null, if nothing waits for a replica. */
+  constructor(
+    main: Pick<Caller<WriterReports>, 'tell'>,
+    writer: BufferWriter,
+    feed: FeedChannel,
+    rules: ReplicaRules | null = null,
+  ) {
     this.#main = main
     this.#writer = writer
     this.#feed = feed
+    const held = rules === null ? null : new HeldResults(rules)
+    this.#held = held
+    this.#expiring = held && setInterval(() => held.expire(), expireEveryMs)
     feed.listen((message) => {
       if (message.kind === 'watermarks') writer.reportLowWatermarks(message.watermarks)
       else if (message.kind === 'pipe_deleted') writer.pipeDeleted(message.pipeId)
@@ -80,7 +102,9 @@ export class WriterQueue {
   }
 
   get status(): BufferStatus {
-    return this.#writer.status()
+    const status = this.#writer.status()
+    // Clients then reject appends by themselves.
+    return this.#held?.rejects === true ? { ...status, unavailableReason: 'not_replicated' } : status
   }
 
   /** The handlers of main's calls. */
@@ -93,6 +117,8 @@ export class WriterQueue {
     return this.#inTurn(() => {
       this.#isClosed = true
       clearInterval(this.#housekeeping)
+      if (this.#expiring !== null) clearInterval(this.#expiring)
+      this.#held?.end()
       this.#writer.close()
       this.#feed.close()
       this.#main.tell('closed', [])
@@ -111,6 +137,7 @@ export class WriterQueue {
       appended: () => this.#inTurn(() => this.#writer.appended()),
       findRepeat: (pipeId, idempotency) => this.#inTurn(() => this.#writer.findRepeat(pipeId, idempotency)),
       erase: (erasure) => this.#inTurn(() => this.#writer.erase(erasure)),
+      replicated: (seq, provenMs) => this.#held?.stored(seq, provenMs),
       share: (port) => void this.#inTurn(() => this.#share(port)),
     }
   }
@@ -139,10 +166,15 @@ export class WriterQueue {
       const work = this.#waiting.shift()
       if (typeof work === 'function') work()
       else if (work !== undefined)
-        this.#commit([work, ...takeFrames(this.#waiting, joinedMaxBytes - work.frame.length)])
+        this.#take([work, ...takeFrames(this.#waiting, joinedMaxBytes - work.frame.length)])
       if (!this.#isClosed) this.#writer.rewriteSlice()
       this.#scheduleTurn()
     })
+  }
+
+  #take(works: readonly [FrameWork, ...FrameWork[]]): void {
+    if (this.#held?.rejects === true) this.#reject(works, 'not_replicated')
+    else this.#commit(works)
   }
 
   #commit(works: readonly [FrameWork, ...FrameWork[]]): void {
@@ -159,9 +191,12 @@ export class WriterQueue {
       if (appends.length > 0) this.#main.tell('sharedAppends', [appends])
       for (const [index, { client, frame }] of works.entries()) {
         const { firstSeq, skipped } = parts[index]!
-        const { buffer } = frame
-        const settled = { kind: 'committed', buffer, firstSeq, skipped: skipped.map(toResult) } as const
-        client.calls.tell('settled', [settled], [buffer])
+        this.#settle(client, {
+          kind: 'committed',
+          buffer: frame.buffer,
+          firstSeq,
+          skipped: skipped.map(toResult),
+        })
       }
       const { pipes } = result.committed
       if (pipes.length > 0) this.#feed.post({ kind: 'committed', pipes })
@@ -169,13 +204,33 @@ export class WriterQueue {
     } else if (others.length > 0 && this.#writer.unavailableReason === null) {
       // There is no room for all of them: each frame is tried separately, as if it had arrived alone.
       for (const work of works) this.#commit([work])
-    } else {
-      const { reason } = result
-      for (const { client, frame } of works)
-        client.calls.tell('settled', [{ kind: 'failed', buffer: frame.buffer, reason }], [frame.buffer])
-    }
+    } else this.#reject(works, result.reason)
     // Clients reject appends by themselves while they know that the writer would.
     if (this.#writer.unavailableReason !== before) this.#postStatus()
+  }
+
+  /** Each appender gets its results in the order of its frames, so later ones wait behind one that is held. */
+  #settle(client: Client, result: Extract<FrameResult, { kind: 'committed' }>): void {
+    const { buffer } = result
+    if (this.#held === null) {
+      client.calls.tell('settled', [result], [buffer])
+      return
+    }
+    // A repeated message is possibly not in the replica yet either, so the newest seq counts, and not the frame's.
+    this.#held.hold(this.#writer.headSeq, (isStored) => {
+      const failed = { kind: 'failed', buffer, reason: 'not_replicated' } as const
+      client.calls.tell('settled', [isStored ? result : failed], [buffer])
+    })
+  }
+
+  #reject(works: readonly FrameWork[], reason: UnavailableReason): void {
+    for (const { client, frame } of works) {
+      const { buffer } = frame
+      const reject = () => client.calls.tell('settled', [{ kind: 'failed', buffer, reason }], [buffer])
+      // Behind the results that wait.
+      if (this.#held === null) reject()
+      else this.#held.hold(0, reject)
+    }
   }
 
   #postStatus(): void {

@@ -22,6 +22,6 @@ const events = {
   onSlice: () => host.beat(),
 }
 const writer = openBufferWriter(spec, openLog(log, 'buffer-writer'), events, openIndexThreads(spec.dir))
-const queue = new WriterQueue(host, writer, feed)
+const queue = new WriterQueue(host, writer, feed, spec.replica)
 host.tell('status', [queue.status])
 host.serve(queue.ofMain(), { onClose: () => queue.close() })

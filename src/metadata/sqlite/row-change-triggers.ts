@@ -39,10 +39,11 @@ const ownTables = ['row_changes', 'row_change_state'] as const
  * before anything that the replica must have.
  *
  * Returns the id of this recording. A copy of the file and all changes since then are complete only if both belong to one
- * recording. The id is new if the recording was off, or if the tables have changed: then a new copy is needed. Throws
- * RowChangesError if a table has no primary key.
+ * recording. The id is new if the recording was off, or if the tables have changed: then a new copy is needed. `continuedId`:
+ * the file was made from copies and changes of that recording, with the same tables. Throws RowChangesError if a table has no primary
+ * key.
  */
-export function recordRowChanges(db: Database.Database): string {
+export function recordRowChanges(db: Database.Database, continuedId: string | null = null): string {
   return db
     .transaction(() => {
       const tables = recordedTables(db)
@@ -50,7 +51,7 @@ export function recordRowChanges(db: Database.Database): string {
       const known = storedState(db)
       if (known?.tables_hash === hash && hasTriggers(db, tables)) return known.recording_id
       remove(db)
-      const id = randomUUID()
+      const id = continuedId ?? randomUUID()
       db.exec(changesTable)
       db.exec(stateTable)
       db.prepare('INSERT INTO row_change_state (recording_id, tables_hash, taken) VALUES (?, ?, 0)').run(

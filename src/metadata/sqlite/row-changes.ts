@@ -56,13 +56,20 @@ const changesPerPage = 500
 const releasedPerStep = 500
 const copiedPagesPerStep = 256
 
+/** How a row of a table, and the key of a row that does not exist, are read. */
+interface Selects {
+  table: EncodedTable
+  row: Database.Statement<[number]>
+  key: Database.Statement<[number]>
+}
+
 class RecordedChanges implements RowChanges {
   readonly recordingId: string
   readonly #file: string
   /** Holds the snapshot of a take. */
   readonly #reader: Database.Database
   readonly #writer: Database.Database
-  readonly #selects = new Map<string, { table: EncodedTable; row: Database.Statement<[number]> }>()
+  readonly #selects = new Map<string, Selects>()
 
   constructor(file: string) {
     this.#file = file
@@ -127,16 +134,15 @@ class RecordedChanges implements RowChanges {
   }
 
   #add(encoder: RowEncoder, number: number, tableName: string): boolean {
-    const { table, row } = this.#select(tableName)
-    const [exists, ...values] = row.get(number) as unknown[]
-    const stored = storedValues(values)
-    return exists === 1n
-      ? encoder.add('row', table, stored.slice(table.key.length))
-      : encoder.add('deletion', table, stored.slice(0, table.key.length))
+    const { table, row, key } = this.#select(tableName)
+    const stored = row.get(number)
+    return stored === undefined
+      ? encoder.add('deletion', table, storedValues(key.get(number) as unknown[]))
+      : encoder.add('row', table, storedValues(stored as unknown[]))
   }
 
-  /** The statement joins both tables, so that the key never leaves SQLite. */
-  #select(name: string) {
+  /** The statement for a row joins both tables, so that the key never leaves SQLite. */
+  #select(name: string): Selects {
     const known = this.#selects.get(name)
     if (known !== undefined) return known
     const table = recordedTables(this.#reader).find((one) => one.name === name)
@@ -145,18 +151,23 @@ class RecordedChanges implements RowChanges {
       stored: `row.${quoted(column)}`,
       changed: `change.key_${index + 1}`,
     }))
-    const columns = table.columns.map((column) => `row.${quoted(column)}`)
-    const exact = (value: string) =>
-      `typeof(${value}), iif(typeof(${value}) = 'text', CAST(${value} AS BLOB), ${value})`
-    const row = this.#reader
-      .prepare<[number]>(
-        `SELECT ${key[0]?.stored} IS NOT NULL, ${[...key.map(({ changed }) => changed), ...columns].map(exact).join(', ')}
-         FROM row_changes AS change LEFT JOIN ${quoted(name)} AS row
-         ON ${key.map(({ stored, changed }) => `${stored} = ${changed}`).join(' AND ')} WHERE change.number = ?`,
-      )
-      .raw()
-      .safeIntegers()
-    const select = { table, row }
+    const isRow = key.map(({ stored, changed }) => `${stored} = ${changed}`).join(' AND ')
+    const prepare = (columns: readonly string[], from: string) =>
+      this.#reader
+        .prepare<[number]>(`SELECT ${exact(columns)} FROM ${from} WHERE change.number = ?`)
+        .raw()
+        .safeIntegers()
+    const select = {
+      table,
+      row: prepare(
+        table.columns.map((column) => `row.${quoted(column)}`),
+        `row_changes AS change JOIN ${quoted(name)} AS row ON ${isRow}`,
+      ),
+      key: prepare(
+        key.map(({ changed }) => changed),
+        'row_changes AS change',
+      ),
+    }
     this.#selects.set(name, select)
     return select
   }
@@ -228,16 +239,22 @@ function withoutRecords(file: string): void {
   }
 }
 
-/** Pairs of a type and a value, as `#select` reads them. */
-function storedValues(pairs: readonly unknown[]): StoredValue[] {
-  const values: StoredValue[] = []
-  for (let at = 0; at < pairs.length; at += 2) values.push(storedValue(pairs[at], pairs[at + 1]))
-  return values
+/** Selects the first letter of the type of each column in one text, and the values, of which text is bytes. */
+function exact(columns: readonly string[]): string {
+  const types = columns.map((column) => `substr(typeof(${column}), 1, 1)`).join(' || ')
+  const values = columns.map(
+    (column) => `iif(typeof(${column}) = 'text', CAST(${column} AS BLOB), ${column})`,
+  )
+  return [types, ...values].join(', ')
 }
 
-function storedValue(type: unknown, value: unknown): StoredValue {
-  if (type === 'integer') return { kind: 'integer', value: value as bigint }
-  if (type === 'real') return { kind: 'real', value: value as number }
-  if (type === 'text' || type === 'blob') return { kind: type, bytes: value as Buffer }
-  return { kind: 'null' }
+function storedValues([types, ...values]: readonly unknown[]): StoredValue[] {
+  return values.map((value, index) => storedValue((types as string)[index], value))
+}
+
+function storedValue(type: string | undefined, value: unknown): StoredValue {
+  if (type === 'i') return { kind: 'integer', value: value as bigint }
+  if (type === 'r') return { kind: 'real', value: value as number }
+  if (type === 't') return { kind: 'text', bytes: value as Buffer }
+  return type === 'b' ? { kind: 'blob', bytes: value as Buffer } : { kind: 'null' }
 }

@@ -69,10 +69,7 @@ export class RowEncoder {
     const known = this.#tables.get(table.name)
     const number = known ?? this.#tables.size
     const parts = known === undefined ? [encodeTable(table)] : []
-    const head = Buffer.alloc(3)
-    head.writeUInt8(kinds[kind], 0)
-    head.writeUInt16LE(number, 1)
-    parts.push(head, ...values.flatMap(encodeValue))
+    parts.push(encodeEntry(kinds[kind], number, values))
     const bytes = parts.reduce((sum, part) => sum + part.length, 0)
     if (this.#count > 0 && this.#bytes + bytes > this.#maxBytes) return false
     this.#tables.set(table.name, number)
@@ -98,18 +95,28 @@ function encodeTable({ name, columns, key }: EncodedTable): Buffer {
   return Buffer.concat([head, json])
 }
 
-function encodeValue(value: StoredValue): Buffer[] {
-  if (value.kind === 'text' || value.kind === 'blob') {
-    const head = Buffer.alloc(5)
-    head.writeUInt8(types[value.kind], 0)
-    head.writeUInt32LE(value.bytes.length, 1)
-    return [head, value.bytes]
+/** One Buffer for the whole entry: several small ones per value cost more than reading the row. */
+function encodeEntry(kind: number, table: number, values: readonly StoredValue[]): Buffer {
+  const entry = Buffer.allocUnsafe(values.reduce((sum, value) => sum + valueBytes(value), 3))
+  entry.writeUInt8(kind, 0)
+  entry.writeUInt16LE(table, 1)
+  let at = 3
+  for (const value of values) {
+    entry.writeUInt8(types[value.kind], at)
+    if (value.kind === 'integer') entry.writeBigInt64LE(value.value, at + 1)
+    if (value.kind === 'real') entry.writeDoubleLE(value.value, at + 1)
+    if (value.kind === 'text' || value.kind === 'blob') {
+      entry.writeUInt32LE(value.bytes.length, at + 1)
+      value.bytes.copy(entry, at + 5)
+    }
+    at += valueBytes(value)
   }
-  const bytes = Buffer.alloc(value.kind === 'null' ? 1 : 9)
-  bytes.writeUInt8(types[value.kind], 0)
-  if (value.kind === 'integer') bytes.writeBigInt64LE(value.value, 1)
-  if (value.kind === 'real') bytes.writeDoubleLE(value.value, 1)
-  return [bytes]
+  return entry
+}
+
+function valueBytes(value: StoredValue): number {
+  if (value.kind === 'null') return 1
+  return 'bytes' in value ? 5 + value.bytes.length : 9
 }
 
 /** Throws RowChangesError. The bytes of the values are views into `rows`. */

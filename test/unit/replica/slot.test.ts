@@ -25,6 +25,8 @@ const header: SlotHeader = {
   headSeq: 9,
   keptFromSeq: 1,
   metadataRows: 2,
+  recordingId: 'recording',
+  complete: true,
   version: '0.2.0',
 }
 const slot: Slot = { header, logRows: randomBytes(100), metadataRows: randomBytes(50) }

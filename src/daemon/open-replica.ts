@@ -1,0 +1,54 @@
+/**
+ * The replica of a single machine. While there is one, every change of a row of the metadata is recorded, from before
+ * anything else writes to it.
+ */
+
+import type { OpenBuffer } from '../log/buffer.ts'
+import type { BufferSpec } from '../log/buffer-spec.ts'
+import { dataDirAt } from '../maintenance/data-dir.ts'
+import { setRecording } from '../metadata/sqlite/replicated-file.ts'
+import { endsWithin } from '../platform/deadline.ts'
+import { replicaOptions } from '../replica/replica-options.ts'
+import { openReplica, type Replica } from '../replica/replica-proxy.ts'
+import { logSettings } from '../settings/log-settings.ts'
+import type { Settings } from '../settings/settings.ts'
+import { clusterSettings } from '../stores/cluster-settings.ts'
+import type { StartContext } from './start-context.ts'
+
+/** As for settings that cannot work: the unit's `RestartPreventExitStatus` has it, because a new start does not help. */
+const exitRefused = 78
+
+/**
+ * The start waits so long for the bucket, so that a machine that was replaced while it was off accepts nothing. If the bucket
+ * does not answer, the daemon starts without knowing: it can be the only one there is.
+ */
+const joinWithinMs = 10_000
+
+/** Call it before other threads open the metadata. */
+export function prepareReplica(settings: Settings): void {
+  if (clusterSettings(settings) !== null) return
+  setRecording(dataDirAt(settings.data_dir).metadataFile, replicaOptions(settings) !== null)
+}
+
+/** Null: there is no replica. */
+export async function startReplica(
+  settings: Settings,
+  { spec, buffer, sealingKey }: { spec: BufferSpec; buffer: OpenBuffer; sealingKey: Buffer },
+  { log, shutdown }: StartContext,
+): Promise<Replica | null> {
+  const chosen = replicaOptions(settings)
+  if (chosen === null || spec.kind !== 'segments') return null
+  const { root, metadataFile } = dataDirAt(settings.data_dir)
+  const data = { ...chosen, root, metadataFile, buffer: spec, key: sealingKey, log: logSettings(settings) }
+  const replica = openReplica(data, {
+    onStored: (seq, provenMs) => buffer.replicated?.(seq, provenMs),
+    onRefused(event, message) {
+      log.fatal({ reason: message }, event)
+      // At once: what would be acknowledged or delivered from here on belongs to the other writer.
+      process.exit(exitRefused)
+    },
+  })
+  shutdown.set('close replica', () => replica.close())
+  if (!(await endsWithin(joinWithinMs, replica.joined))) log.warn('replica.not_reached')
+  return replica
+}

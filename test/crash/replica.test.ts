@@ -1,0 +1,120 @@
+/**
+ * The loss of the machine: kill -9 under load, and the data directory deleted. What is restored from the bucket has every
+ * acknowledged record in sync mode; in async mode it lacks only records that were acknowledged after the moment that the
+ * restore prints. The tables of steps between which a kill can come are in src/replica/writer.ts and keeper.ts.
+ */
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import t from 'tap'
+import { startBucketServer } from '../support/bucket-server.ts'
+import { spawnCli } from '../support/cli.ts'
+import { startDaemon, type TestDaemon } from '../support/daemon.ts'
+import { readAll } from '../support/ledger.ts'
+import { replicaEnv } from '../support/replica.ts'
+import { scaled } from '../support/scale.ts'
+import { until } from '../support/until.ts'
+
+/** `--scale` of test/run-files.ts multiplies it. */
+const losses = scaled(3)
+
+/** When each record was acknowledged, by number. */
+class Sender {
+  readonly acknowledgedMs = new Map<number, number>()
+  #next = 0
+  #isRunning = true
+  #loops: Promise<unknown>
+
+  constructor(daemon: TestDaemon, pipeId: string) {
+    const loop = async () => {
+      while (this.#isRunning) {
+        const numbers = [this.#next++, this.#next++]
+        try {
+          await daemon.ingest(
+            pipeId,
+            numbers.map((n) => ({ n, text: 'x'.repeat(200) })),
+          )
+          for (const n of numbers) this.acknowledgedMs.set(n, Date.now())
+        } catch {
+          await until('the daemon is there again', () => daemon.isReady || !this.#isRunning, {
+            timeoutMs: 120_000,
+          })
+        }
+      }
+    }
+    this.#loops = Promise.all(Array.from({ length: 4 }, loop))
+  }
+
+  async more(count: number): Promise<void> {
+    const goal = this.acknowledgedMs.size + count
+    await until(`${count} more records are acknowledged`, () => this.acknowledgedMs.size >= goal, {
+      timeoutMs: 60_000,
+    })
+  }
+
+  async stop(): Promise<void> {
+    this.#isRunning = false
+    await this.#loops
+  }
+}
+
+async function openWorld(t: { teardown(fn: () => unknown): void }, mode: 'sync' | 'async') {
+  const server = await startBucketServer()
+  t.teardown(() => server.stop())
+  const env = replicaEnv(server, { PIPECTL_REPLICA_MODE: mode })
+  const daemon = await startDaemon({ env: { ...env, PIPECTL_BUFFER_SEGMENT_MAX_BYTES: '256KiB' } })
+  t.teardown(() => daemon.close())
+  const keys = mkdtempSync(path.join(tmpdir(), 'pipectl-key-'))
+  t.teardown(() => rmSync(keys, { recursive: true }))
+  const keyFile = path.join(keys, 'sealing.key')
+  copyFileSync(path.join(daemon.dataDir, 'sealing.key'), keyFile)
+  const pipeId = await daemon.createPipe({ pipe_name: 'ledger' })
+  const pullId = await daemon.createDestination(pipeId, {
+    destination_type: 'destination_pull',
+    destination_config: {},
+    start_from: 'earliest',
+  })
+  /** The machine is gone. Returns the moment through which everything must be there, ms since the epoch. */
+  const loseAndRestore = async () => {
+    await daemon.kill()
+    rmSync(daemon.dataDir, { recursive: true })
+    const { code, stderr } = await spawnCli(
+      ['restore', '--from', env.PIPECTL_REPLICA_URL!, '--key-file', keyFile, '--data-dir', daemon.dataDir],
+      { env },
+    )
+    if (code !== 0) throw new Error(stderr)
+    const [, through = ''] = /acknowledged before (\S+Z)/.exec(stderr) ?? []
+    await daemon.start()
+    return Date.parse(through)
+  }
+  return { server, daemon, pipeId, pullId, loseAndRestore }
+}
+
+for (const mode of ['sync', 'async'] as const) {
+  t.test(`${mode}: the machine is lost ${losses} times`, async (t) => {
+    const { daemon, pipeId, pullId, loseAndRestore } = await openWorld(t, mode)
+    const lost = new Set<number>()
+    const sender = new Sender(daemon, pipeId)
+    for (let round = 1; round <= losses; round += 1) {
+      await sender.more(400)
+      const throughMs = await loseAndRestore()
+      t.ok(throughMs > 0, 'it says how far it goes')
+      const there = new Set((await readAll(daemon, pullId)).numbers)
+      for (const [n, acknowledgedMs] of sender.acknowledgedMs) {
+        if (there.has(n) || lost.has(n)) continue
+        lost.add(n)
+        if (acknowledgedMs < throughMs) t.fail(`record ${n} was acknowledged before ${throughMs} and is lost`)
+      }
+    }
+    await sender.stop()
+    const { numbers, seqs } = await readAll(daemon, pullId)
+    t.same(
+      [...sender.acknowledgedMs.keys()].filter((n) => !numbers.includes(n) && !lost.has(n)),
+      [],
+      'nothing else is lost',
+    )
+    t.equal(new Set(seqs).size, seqs.length, 'no seq is used twice')
+    if (mode === 'sync') t.same([...lost], [], 'no acknowledged record is lost')
+    t.comment(`${lost.size} of ${sender.acknowledgedMs.size} records were lost`)
+  })
+}
