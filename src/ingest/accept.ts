@@ -1,5 +1,5 @@
 /**
- * Ingest: one request from its headers to its message in the buffer. Read this first.
+ * Ingest: one request from its headers to its message in the buffer. Read this first. `ingest.ts` opens it.
  *
  *   UUID → pipe → key and Origin → size → encoding → JSON → record count → enrichment → required fields → rate → enqueue
  *
@@ -8,26 +8,13 @@
  * request is accepted only after `append` has resolved, which is after fsync.
  */
 import { createHash } from 'node:crypto'
-import { ApiError, type ErrorCode, payloadTooLarge } from '../contract/errors.ts'
+import { ApiError, payloadTooLarge } from '../contract/errors.ts'
 import { resourceLimits } from '../contract/resource-limits.ts'
-import { isUuid } from '../contract/uuid.ts'
-import {
-  type Appender,
-  BufferUnavailableError,
-  type Idempotency,
-  IdempotencyKeyReusedError,
-} from '../log/buffer.ts'
+import { type Appender, BufferUnavailableError, type Idempotency } from '../log/buffer.ts'
 import type { Directory, DirectoryPipe } from '../metadata/directory-source.ts'
 import type { Semaphore } from '../platform/semaphore.ts'
-import {
-  bodyEncoding,
-  bodyFormat,
-  checkOrigin,
-  findPipe,
-  type Quota,
-  type Reservation,
-  requireSender,
-} from './admission.ts'
+import { bodyEncoding, bodyFormat, type Quota, type Reservation, requireSender } from './admission.ts'
+import { appendError } from './append-error.ts'
 import type { BodyParsers } from './body-parsers.ts'
 import {
   type BodyEncoding,
@@ -40,28 +27,20 @@ import type { ClientIp } from './client-ip.ts'
 import { decodeBody } from './decode.ts'
 import type { Authenticate } from './directory/directory-cache.ts'
 import type { Geo } from './geo.ts'
-import { type HookDeps, type IncomingHook, receiveHook } from './hooks/receive.ts'
 import { RejectedHook } from './hooks/rejected.ts'
+import { reserveAndPark, schemaMismatch } from './mismatching.ts'
 import { newMsgId } from './msg-ids.ts'
 import type { IngestObserved } from './observed.ts'
-import { type ParkedRequest, parkRecords } from './parked/park-request.ts'
+import type { ParkedRequest } from './parked/park-request.ts'
 import type { MismatchParking } from './parked/queue.ts'
 import type { ParkedText } from './parked/separate.ts'
-import {
-  type EnrichmentPlan,
-  enrichmentPlans,
-  openScanner,
-  type Preparation,
-  type Prepared,
-  prepare,
-  type Scanner,
-} from './prepare.ts'
+import { type EnrichmentPlan, type Preparation, type Prepared, prepare, type Scanner } from './prepare.ts'
 import { loadPatterns, type Mismatched, type SchemaRules, schemaRulesOf } from './schema/record-check.ts'
 import type { BodyMemory, BodyReservation } from './shared-counters.ts'
 import type { Enrichment } from './splice.ts'
 import type { UsageObserver } from './usage.ts'
 
-interface IngestDeps {
+export interface IngestDeps {
   directory: Directory
   authenticate: Authenticate
   appender: Appender
@@ -84,7 +63,7 @@ interface IngestDeps {
 }
 
 /** The state shared by all requests. */
-interface AcceptContext extends IngestDeps {
+export interface AcceptContext extends IngestDeps {
   planOf(entry: DirectoryPipe): EnrichmentPlan
   scanner: Scanner | null
   limits: Preparation['limits']
@@ -100,7 +79,7 @@ interface AcceptContext extends IngestDeps {
  * buffer. The steps below it are async functions for the requests that need them. (With a promise for each step, a
  * single record took 1.5 times as long.)
  */
-class Acceptance implements BodyReceiver {
+export class Acceptance implements BodyReceiver {
   readonly #context: AcceptContext
   readonly #entry: DirectoryPipe
   readonly #request: IngestRequest
@@ -316,41 +295,22 @@ class Acceptance implements BodyReceiver {
   }
 
   /**
-   * Repeat? → rate → park → enqueue. The parked records are durable before the others are appended
-   * (metadata/pipe-parked-port.ts).
+   * Repeat? → rate → park → enqueue. The parked records are durable before the others are appended.
    */
   async #storeSeparated(prepared: Prepared, parked: readonly ParkedText[]): Promise<void> {
-    const { quota, now, usage } = this.#context
-    const { pipe, limits } = this.#entry
     const idempotency = this.#idempotency(prepared)
     if (idempotency !== undefined && (await this.#isRepeat(idempotency))) return
     this.#requirePipe()
     const parkedBytes = parked.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0)
     this.reserve(parkedBytes)
-    const amount = { records: this.#total, bytes: prepared.body.length + parkedBytes }
-    const reserved = limits && (await quota.reserve(pipe.pipe_id, limits, amount, now()))
-    const msgId = newMsgId()
-    const request = await this.#park(msgId, parked, idempotency).catch((error: unknown) => {
-      if (reserved !== null) quota.refund(reserved)
-      throw error
+    const { request, reserved, isRepeat } = await reserveAndPark(this.#context, {
+      ...{ entry: this.#entry, receivedMs: this.#receivedMs, enrichment: this.#enrichment() },
+      ...{ idempotency, parked },
+      amount: { records: this.#total, bytes: prepared.body.length + parkedBytes },
     })
-    const isRepeat = request.msgId !== msgId
-    if (!isRepeat) usage.mismatched(pipe.pipe_id, this.#receivedMs, { parked: parked.length })
     if (prepared.recordCount > 0) return this.#append(prepared, reserved, request)
-    if (isRepeat && reserved !== null) quota.refund(reserved)
+    if (isRepeat && reserved !== null) this.#context.quota.refund(reserved)
     this.#accepted(request.msgId, 0, reserved)
-  }
-
-  #park(
-    msgId: string,
-    parked: readonly ParkedText[],
-    idempotency: Idempotency | undefined,
-  ): Promise<ParkedRequest> {
-    const { workspaceId, pipe } = this.#entry
-    return parkRecords(this.#context.parking, {
-      ...{ workspaceId, pipeId: pipe.pipe_id, msgId, receivedMs: this.#receivedMs },
-      ...{ enrichment: this.#enrichment(), idempotency, parked },
-    })
   }
 
   /** Returns true when the request got the response of the first one. */
@@ -447,99 +407,4 @@ const anyBody = createHash('sha256').update('').digest('base64')
 
 function joined(a: Enrichment, b: Enrichment): Enrichment {
   return { keys: [...a.keys, ...b.keys], text: [a.text, b.text].filter((text) => text !== '').join(',') }
-}
-
-function schemaMismatch({ records, errors }: Mismatched, recordCount: number): ApiError {
-  return new ApiError('schema_mismatch', {
-    message: `${records} of ${recordCount} records do not match the schema of the pipe; see errors. Nothing was stored.`,
-    details: { errors },
-  })
-}
-
-function appendError(error: unknown, msgId: string): unknown {
-  if (error instanceof IdempotencyKeyReusedError) return new ApiError('idempotency_key_reused')
-  return error instanceof BufferUnavailableError ? unavailable(error, msgId) : error
-}
-
-function unavailable({ reason, mayBeStored }: BufferUnavailableError, msgId: string): ApiError {
-  return new ApiError('buffer_unavailable', {
-    ...(mayBeStored && {
-      message:
-        'The records may be stored or not: the buffer did not answer in time. Send the request again; with the same Idempotency-Key they are stored once.',
-    }),
-    details: { msg_id: msgId, details: { reason } },
-    headers: { 'Retry-After': '5' },
-  })
-}
-
-/** The response to GET, which says that POST is required. */
-export interface IngestHint {
-  message: string
-  method: 'POST'
-  content_type: string
-  pipe_id: string
-}
-
-/** The interface of ingest for HTTP: the response of each method on the ingest path. */
-export interface Ingest {
-  /**
-   * Calls `accepted` or `rejected` of the request once. It calls neither when the client disconnects before anything is
-   * stored.
-   */
-  post(request: IngestRequest): void
-  /** A request at the hook address of a pipe: see hooks/receive.ts. */
-  hook(hook: IncomingHook): void
-  /** Throws ApiError. */
-  hint(pipeId: string): IngestHint
-  /** OPTIONS: `allowOrigin` is null when the origin is not allowed to send. Throws ApiError for an unknown pipe. */
-  preflight(pipeId: string, origin: string): { allowOrigin: string | null; keyRequired: boolean }
-  /** The Origin that responses of this pipe echo, even of a paused one; null for none. */
-  allowOrigin(pipeId: string, origin: string): string | null
-  /** Counts, for `/metrics`, an error response on the ingest path. */
-  answeredWith(code: ErrorCode): void
-}
-
-export function createIngest(deps: IngestDeps): Ingest {
-  const { directory, maxRecords, maxKeys } = deps
-  const context: AcceptContext = {
-    ...deps,
-    planOf: enrichmentPlans(),
-    scanner: openScanner(resourceLimits.mainScannerBytes),
-    limits: { maxRecords, maxKeys, maxValues: resourceLimits.mainThreadValues },
-  }
-  const hooks: HookDeps = {
-    ...deps,
-    post: (entry, request) => new Acceptance(context, entry, request, true).begin(),
-  }
-  return {
-    post: (request) => {
-      let acceptance: Acceptance
-      try {
-        acceptance = new Acceptance(context, findPipe(directory, request.pipeId), request, false)
-      } catch (error) {
-        request.rejected(error)
-        return
-      }
-      acceptance.begin()
-    },
-    hook: (hook) => receiveHook(hook, hooks),
-    hint: (pipeId) => ({
-      message: 'Send records with POST and a JSON body: one object or an array of objects.',
-      method: 'POST',
-      content_type: 'application/json',
-      pipe_id: findPipe(directory, pipeId).pipe.pipe_id,
-    }),
-    preflight: (pipeId, origin) => {
-      const entry = findPipe(directory, pipeId)
-      return {
-        allowOrigin: checkOrigin(entry, origin).allowOrigin,
-        keyRequired: entry.pipe.pipe_api_key_required,
-      }
-    },
-    allowOrigin: (pipeId, origin) => {
-      const entry = isUuid(pipeId) ? directory.pipe(pipeId.toLowerCase()) : undefined
-      return entry === undefined ? null : checkOrigin(entry, origin).allowOrigin
-    },
-    answeredWith: (code) => deps.observed.failed(code),
-  }
 }

@@ -4,6 +4,7 @@
  */
 import path from 'node:path'
 import Database from 'better-sqlite3'
+import { Client } from 'pg'
 import t from 'tap'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
@@ -210,6 +211,30 @@ t.test('a busy table: the statement gives up its lock, and its writers are not h
   })
   await lane.send({ gift: 1 })
   await until('the other lane has it too', async () => (await lane.columns()).includes('gift'))
+})
+
+t.test('PostgreSQL: while a transaction has read the table, the statement gives up its lock', async (t) => {
+  const receiver = await startHttpSink()
+  t.teardown(() => receiver.stop())
+  await api('PUT', '/v1/alerts', { url: receiver.url, events: ['columns.not_added'] })
+  await pg.query('CREATE TABLE held (id int)')
+  const lane = await newLane('held', serverConfig(pg))
+  const { host, port, database, user, password } = pg
+  const reader = new Client({ host, port, database, user, password })
+  await reader.connect()
+  t.teardown(() => reader.end())
+  await reader.query('BEGIN; SELECT * FROM held')
+  await lane.send({ gift: 1 })
+  await until('the alert arrives', () => receiver.deliveries.length > 0)
+  t.match(JSON.parse(receiver.deliveries[0]!.text), { error: { code: '55P03' }, keys: ['gift'] })
+  // Records queue behind a statement that waits for its lock.
+  await lane.send({ gift: 1 })
+  await lane.delivered(40)
+  t.same(await lane.columns(), ['id'])
+  await reader.query('COMMIT')
+  await until('the column is mapped', async () => (await lane.columns()).includes('gift'), {
+    timeoutMs: 60_000,
+  })
 })
 
 t.test('columns matched by name: the column is enough', async (t) => {

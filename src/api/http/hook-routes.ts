@@ -5,9 +5,9 @@
  */
 import { ApiError } from '../../contract/errors.ts'
 import type { SourceType } from '../../contract/source-words.ts'
-import type { Ingest } from '../../ingest/accept.ts'
 import type { Accepted, BodyReceiver } from '../../ingest/body-source.ts'
 import type { HookAnswer, IncomingHook } from '../../ingest/hooks/receive.ts'
+import type { Ingest } from '../../ingest/ingest.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { Handler, ServedPath } from './engine.ts'
 import { type Exchange, framingFault, noFraming, noteHeader, type RequestHead } from './exchange.ts'

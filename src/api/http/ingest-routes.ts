@@ -4,9 +4,9 @@
  * read why its request was rejected (docs/dev/contract.md#ingest-authentication).
  */
 import { ApiError } from '../../contract/errors.ts'
-import type { Ingest } from '../../ingest/accept.ts'
 import { rateLimitHeaders } from '../../ingest/admission.ts'
 import type { Accepted, BodyReceiver, IngestRequest } from '../../ingest/body-source.ts'
+import type { Ingest } from '../../ingest/ingest.ts'
 import type { Logger } from '../../platform/log.ts'
 import { counted } from '../../platform/quantities.ts'
 import type { Handler, ServedPath } from './engine.ts'

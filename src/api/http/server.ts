@@ -8,9 +8,9 @@
  *   both                 /v1/health  /v1/ready  /v1/pipectl.js  /v1/pipectl.mjs
  */
 import { ApiError } from '../../contract/errors.ts'
-import type { Ingest } from '../../ingest/accept.ts'
 import type { ClientIp } from '../../ingest/client-ip.ts'
 import type { Authenticate } from '../../ingest/directory/directory-cache.ts'
+import type { Ingest } from '../../ingest/ingest.ts'
 import type { Logger } from '../../platform/log.ts'
 import type { ListenAddress } from '../../settings/settings.ts'
 import type { ListenerCertificate } from '../tls/listener-certificate.ts'

@@ -177,12 +177,13 @@ function readRun(
   const run: MessageRun = { messages: [], more: false, damaged: [], lost: [] }
   const throughSeq = limits.throughSeq ?? Number.MAX_SAFE_INTEGER
   const place = new Place(afterSeq, limits.afterMark ?? null)
+  const reading = { run, place, isMarked: (limits.afterMark ?? null) !== null }
   let records = 0
   let bytes = 0
 
   /** Returns true when the run is full, or when messages are missing. */
   function collect(firstSeq: number, segment: SegmentConnection, pipe: SegmentPipe): boolean {
-    if (endsBeforeSegment(firstSeq, pipe)) return true
+    if (endsBeforeSegment(reading, segments, firstSeq, pipe)) return true
     const left = { records: limits.maxRecords - records, bytes: limits.maxBytes - bytes }
     for (const row of segment.rows(pipe, place.seq, throughSeq, left)) {
       const { seq, msgId, receivedMs, recordCount, body, mark } = row
@@ -196,35 +197,13 @@ function readRun(
         onDamaged(row)
         continue
       }
-      if (endsBeforeRow(segment, pipe, row)) return true
+      if (endsBeforeRow(reading, segment, pipe, row)) return true
       place.pass(row)
       records += recordCount
       bytes += body.length
       run.messages.push({ seq, pipeId, msgId, receivedMs, recordCount, body, mark })
     }
     return false
-  }
-
-  function endsBeforeSegment(firstSeq: number, pipe: SegmentPipe): boolean {
-    if (!place.misses(pipe.base)) return false
-    checkSegmentBefore(segments, firstSeq, pipe)
-    return endsBeforeLost(pipe.base)
-  }
-
-  function endsBeforeRow(segment: SegmentConnection, pipe: SegmentPipe, row: StoredRow): boolean {
-    if (!place.missesBefore(row)) return false
-    segment.checkLostBefore(pipe, row, place.seq)
-    return endsBeforeLost(justBefore(row))
-  }
-
-  /** Without a mark, the run passes what is lost before its first message: its reader might know no way past a gap. */
-  function endsBeforeLost(to: PipePosition): boolean {
-    if (run.messages.length === 0 && (limits.afterMark ?? null) === null) {
-      place.pass(to)
-      return false
-    }
-    run.lost.push({ firstSeq: place.seq + 1, to: cursorOf(to), messages: to.messages - place.messages })
-    return true
   }
 
   do {
@@ -240,6 +219,47 @@ function readRun(
     }
   } while (segments.findNewer())
   return run
+}
+
+interface Reading {
+  run: MessageRun
+  place: Place
+  /** The mark of the start cursor is known. */
+  isMarked: boolean
+}
+
+/** Returns true when the run ends because messages are missing before the first one of this segment. */
+function endsBeforeSegment(
+  reading: Reading,
+  segments: OpenSegments,
+  firstSeq: number,
+  pipe: SegmentPipe,
+): boolean {
+  if (!reading.place.misses(pipe.base)) return false
+  checkSegmentBefore(segments, firstSeq, pipe)
+  return endsBeforeLost(reading, pipe.base)
+}
+
+/** The same before a row. */
+function endsBeforeRow(
+  reading: Reading,
+  segment: SegmentConnection,
+  pipe: SegmentPipe,
+  row: StoredRow,
+): boolean {
+  if (!reading.place.missesBefore(row)) return false
+  segment.checkLostBefore(pipe, row, reading.place.seq)
+  return endsBeforeLost(reading, justBefore(row))
+}
+
+/** Without a mark, the run passes what is lost before its first message: its reader might know no way past a gap. */
+function endsBeforeLost({ run, place, isMarked }: Reading, to: PipePosition): boolean {
+  if (run.messages.length === 0 && !isMarked) {
+    place.pass(to)
+    return false
+  }
+  run.lost.push({ firstSeq: place.seq + 1, to: cursorOf(to), messages: to.messages - place.messages })
+  return true
 }
 
 /**

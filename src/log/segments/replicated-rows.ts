@@ -70,6 +70,8 @@ export function openLogRows(dir: string): LogRows {
 const groupBytes = 256 * 1024
 const maxGroupRows = 512
 const maxTries = 10
+/** Memory that is allocated before it is known to be needed is at most about this. */
+const largestBatchBytes = 8 * 1024 * 1024
 /** About the size of a row of a batch without its body. */
 const rowOverheadBytes = 160
 
@@ -285,7 +287,9 @@ class Batch {
     this.#afterSeq = afterSeq
     this.#lastSeq = afterSeq
     this.#maxBytes = maxBytes
-    this.#writer = new RowBatchWriter(Math.min(maxBytes, groupBytes) + rowOverheadBytes)
+    // A row of 450 bytes takes a fifth more in a batch.
+    const fullBytes = Math.min(maxBytes, largestBatchBytes) * 1.25 + groupBytes
+    this.#writer = new RowBatchWriter(Math.min(maxBytes, groupBytes) + rowOverheadBytes, fullBytes)
   }
 
   get lastSeq(): number {

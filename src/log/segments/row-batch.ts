@@ -79,9 +79,12 @@ export class RowBatchWriter {
   #length = batchHeadBytes
   readonly #pipes = new Map<string, number>()
 
-  /** `expectedBytes` is the size that needs no second allocation. */
-  constructor(expectedBytes: number) {
-    this.#buffer = Buffer.allocUnsafe(batchHeadBytes + expectedBytes)
+  readonly #fullBytes: number
+
+  /** A batch that outgrows `smallBytes` is expected to become a full one: its content is moved once. */
+  constructor(smallBytes: number, fullBytes: number) {
+    this.#buffer = Buffer.allocUnsafe(batchHeadBytes + smallBytes)
+    this.#fullBytes = batchHeadBytes + fullBytes
   }
 
   /** Without the head of the batch. */
@@ -184,7 +187,7 @@ export class RowBatchWriter {
   #reserve(bytes: number): void {
     const needed = this.#length + bytes
     if (needed <= this.#buffer.length) return
-    const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2))
+    const larger = Buffer.allocUnsafe(Math.max(needed, this.#fullBytes, this.#buffer.length * 2))
     this.#buffer.copy(larger, 0, 0, this.#length)
     this.#buffer = larger
   }
