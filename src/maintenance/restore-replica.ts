@@ -10,7 +10,6 @@ import { chmodSync, copyFileSync, existsSync, realpathSync, rmSync, writeFileSyn
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
-import { continueRecording } from '../metadata/sqlite/replicated-file.ts'
 import { ConfigError } from '../platform/config-error.ts'
 import { fsyncFile } from '../platform/fsync.ts'
 import { version } from '../platform/version.ts'
@@ -103,13 +102,11 @@ export async function restoreReplica(
     })
     // A state of the past cannot continue the log in the bucket, which has what came after it.
     if (standby === null && atMs === null) prepareWriter(beside, writer.target, built)
-    // The changes of the new epoch are the first that the next slots have.
-    if (built.recordingId !== null) continueRecording(path.join(beside, 'metadata.db'), built.recordingId)
     const includesKey = keyFile !== null && settings['secrets.key_file'] === null
     if (includesKey) copyKey(keyFile, path.join(beside, 'sealing.key'))
     rmSync(path.join(beside, promoteName), { force: true })
     unlock()
-    await nameRestored({ beside, target: dir, dataDirId: built.dataDirId, paused })
+    await nameRestored({ ...built, beside, target: dir, paused })
     return { ...built, includesKey }
   } catch (error) {
     throw inWords(error, url)

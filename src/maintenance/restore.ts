@@ -64,7 +64,7 @@ export async function restoreBackup(
   prepare(beside)
   try {
     const restored = await unpack(file, beside)
-    await nameRestored({ beside, target, dataDirId: restored.dataDirId, paused })
+    await nameRestored({ beside, target, dataDirId: restored.dataDirId, paused, recordingId: null })
     return restored
   } catch (error) {
     rmSync(beside, { recursive: true, force: true })
@@ -102,11 +102,16 @@ export async function nameRestored(restored: {
   target: string
   dataDirId: string
   paused: boolean
+  /** See `beginEpoch`. */
+  recordingId: string | null
 }): Promise<void> {
-  const { beside, target, paused } = restored
+  const { beside, target, paused: isPaused, recordingId } = restored
   const metadataFile = path.join(beside, 'metadata.db')
   const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
-  const { dataDirId, epochs } = beginEpoch(metadataFile, lastSeq, commandNow(), paused)
+  const { dataDirId, epochs } = beginEpoch(metadataFile, lastSeq, commandNow(), {
+    isPaused,
+    recordingId,
+  })
   continueMarks(beside, timelineOf(dataDirId, epochs.slice(0, -1)), timelineOf(dataDirId, epochs))
   giveToOwnerOf(target, beside)
   fsyncDirectory(path.join(beside, 'buffer'))

@@ -3,7 +3,7 @@
  * next to the writer, in any thread, and adds nothing to the writer's path: what it reads is committed and fsynced.
  *
  * Nothing is kept open between two calls, so a segment is never sealed or dropped later because of this reader. Opening
- * the newest segment takes about 0.15 ms; a caller reads many rows at a time.
+ * the newest segment and finding nothing new takes 0.3 to 0.7 ms of CPU; a caller reads many rows at a time.
  *
  * A segment can be compacted, erased from, salvaged or dropped between two calls. The batches therefore carry what the
  * rows alone do not show (`SegmentHead`):

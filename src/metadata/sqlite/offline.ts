@@ -19,7 +19,7 @@ import { readSqliteFile } from './file.ts'
 import { dropPendingAlerts, lostAlerts, removeAlerts, resealAlerts } from './offline-alerts.ts'
 import { type LocalCommand, recordForAll, recordLocally } from './offline-audit.ts'
 import { forgetSource, type LostSource, lostSources, resealSources } from './offline-sources.ts'
-import { stopRecordingRowChanges } from './row-change-triggers.ts'
+import { recordRowChanges, stopRecordingRowChanges } from './row-change-triggers.ts'
 import { formatOf } from './upgrade-copy.ts'
 
 /** A destination with lost secrets. It is blocked until they are set again. */
@@ -156,13 +156,14 @@ export function readIdentity(file: string): StoredIdentity {
 
 /**
  * Begins the next epoch of a restored data directory. Durable when it returns. `headSeq`: the buffer's newest seq.
- * `isPaused`: nothing is delivered until each destination is unblocked.
+ * `isPaused`: nothing is delivered until each destination is unblocked. `recordingId`: the file was made from that recording of a
+ * replica, which has what changes here next.
  */
 export function beginEpoch(
   file: string,
   headSeq: number,
   command: LocalCommand,
-  isPaused = false,
+  { isPaused = false, recordingId = null }: { isPaused?: boolean; recordingId?: string | null } = {},
 ): DataDirIdentity {
   const { nowMs } = command
   return changeFile(file, (database) => {
@@ -173,8 +174,9 @@ export function beginEpoch(
       nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(lanes, [])), nowMs),
     ]
     const identity = { ...before, epochs }
-    // The replica of the old timeline has other rows: a daemon that has a replica begins a new recording.
-    stopRecordingRowChanges(database)
+    // After a backup, the replica of the old timeline has other rows, and a daemon that has a replica begins a new recording.
+    if (recordingId === null) stopRecordingRowChanges(database)
+    else recordRowChanges(database, recordingId)
     for (const { name, value } of identityRows(identity)) putSetting(database, name, value)
     // Sessions and links that ended after the backup must not become valid again, so all users have to sign in again.
     for (const table of ['sessions', 'setup_tokens']) database.exec(`DELETE FROM ${table}`)

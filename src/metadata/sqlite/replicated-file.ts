@@ -15,11 +15,6 @@ export function setRecording(file: string, isOn: boolean): void {
   })
 }
 
-/** Continues a recording in a file that was made from its copies: the changes that follow apply to the same snapshots. */
-export function continueRecording(file: string, recordingId: string): void {
-  withFile(file, (db) => recordRowChanges(db, recordingId))
-}
-
 /** Applies rows to a file that is being restored. */
 export interface AppliedRows {
   /** Throws RowChangesError. */
