@@ -97,7 +97,7 @@ const details: Partial<Record<ErrorCode, Record<string, SchemaObject>>> = {
         reason: {
           type: 'string',
           description:
-            'over_quota, low_disk_space, too_many_bytes_in_flight, write_failed, not_in_cluster or closing: nothing is accepted. pipe_share: the buffer is almost full and this pipe, or its workspace, holds more than its share. idempotency_full: the same for the space of idempotency keys; requests without a key are accepted.',
+            'over_quota, low_disk_space, too_many_bytes_in_flight, write_failed, not_in_cluster, not_replicated or closing: nothing is accepted. pipe_share: the buffer is almost full and this pipe, or its workspace, holds more than its share. idempotency_full: the same for the space of idempotency keys; requests without a key are accepted.',
         },
       },
     },

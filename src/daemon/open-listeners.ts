@@ -31,11 +31,13 @@ import { PipeReplays } from '../ingest/parked/replays.ts'
 import type { BodyMemory } from '../ingest/shared-counters.ts'
 import type { Actor } from '../metadata/audit.ts'
 import { Passwords } from '../metadata/password-hash.ts'
+import type { MeasuredReplica } from '../observe/metrics/replica-metrics.ts'
 import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { version } from '../platform/version.ts'
 import type { PrivacyRunner } from '../privacy/jobs.ts'
+import type { Replica } from '../replica/replica-proxy.ts'
 import { formatAddress } from '../settings/config.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { Accounting } from './open-ingest.ts'
@@ -274,6 +276,11 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
 }
 
 /** Null if metrics are switched off, or if the default address is in use and was not set explicitly. */
+async function measuredReplica(replica: Replica): Promise<MeasuredReplica> {
+  const { state, storedThroughMs, snapshotMs, use } = await replica.status()
+  return { storedThroughMs, snapshotMs, isFailing: state !== 'ok', ...use }
+}
+
 export async function openMetricsServer(
   settings: Settings,
   {
@@ -289,6 +296,7 @@ export async function openMetricsServer(
     certificates,
     followsCrash,
     privacy,
+    replica,
   }: Stores &
     Accounting & {
       bodyMemory: BodyMemory
@@ -314,6 +322,7 @@ export async function openMetricsServer(
     {
       followsCrash,
       privacy,
+      replica: replica && (() => measuredReplica(replica)),
       certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {

@@ -92,7 +92,8 @@ class ReplicaProxy implements Replica {
     slot: 0,
     headSeq: 0,
     generation: 0,
-    storedThroughMs: 0,
+    // Before the bucket has answered, the lag is counted from the start.
+    storedThroughMs: Date.now(),
     snapshotMs: null,
     error: null,
     use: newBucketCounters(),
@@ -111,7 +112,8 @@ class ReplicaProxy implements Replica {
     const thread = this.#thread
     if (thread === null) return this.#last
     try {
-      this.#last = await thread.call('status', [], { maxTicks: statusWithinTicks })
+      const now = await thread.call('status', [], { maxTicks: statusWithinTicks })
+      this.#last = { ...now, storedThroughMs: Math.max(now.storedThroughMs, this.#last.storedThroughMs) }
     } catch {
       // It has ended or is busy: what was known is shown, and its age with it.
     }

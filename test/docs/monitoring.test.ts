@@ -7,6 +7,7 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { parse } from 'yaml'
 import { buildProgram } from '../../src/apps/cli/program.ts'
+import { registerReplica } from '../../src/observe/metrics/replica-metrics.ts'
 import { registerCertificates, registerCluster } from '../../src/observe/metrics/service-metrics.ts'
 import { startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
@@ -112,7 +113,7 @@ t.test('metrics.md lists what a daemon with lanes of all kinds exposes, and noth
   const look = async () => (await fetch(daemon.metricsUrl)).text()
   await until('attempts were made', async () => /attempt_seconds_count\{.*database/.test(await look()))
   const text = await look()
-  const found = exposed(`${text}${await clusterText()}${await tlsText()}`)
+  const found = exposed(`${text}${await clusterText()}${await tlsText()}${await replicaText()}`)
   const listed = documented()
   t.ok(listed.size > 60)
   // Some appear only now and then: no resource of a kind, no collection of garbage yet.
@@ -141,6 +142,15 @@ async function clusterText(): Promise<string> {
     ...{ changesBehind: 0, clockOffsetSeconds: -0.5 },
   }
   await registerCluster(registry, async () => measured)()
+  return await registry.metrics()
+}
+
+/** And a daemon with a replica. */
+async function replicaText(): Promise<string> {
+  const registry = new Registry()
+  const requests = { put: 1, get: 0, list: 0, remove: 0 }
+  const measured = { storedThroughMs: Date.now(), snapshotMs: null, isFailing: false, requests, sentBytes: 1 }
+  await registerReplica(registry, async () => measured)()
   return await registry.metrics()
 }
 

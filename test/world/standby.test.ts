@@ -111,4 +111,11 @@ t.test('a store that ignores the condition of a creation is rejected at the star
   t.teardown(() => server.stop())
   server.behaviour.conditions = 'ignored'
   await t.rejects(startDaemon({ env: replicaEnv(server) }), /replica.store_unfit/)
+  const doctor = async () => {
+    const { stdout } = await spawnCli(['doctor', '-o', 'json'], { env: replicaEnv(server) })
+    return JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'replica')
+  }
+  t.match(await doctor(), { result: 'fail', next: /another object store/ })
+  server.behaviour.conditions = 'supported'
+  t.match(await doctor(), { result: 'ok', detail: /^s3:\/\/replica\/pipectl\// })
 })

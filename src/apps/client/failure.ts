@@ -181,6 +181,8 @@ export const unavailableReasons: Readonly<Record<string, string>> = {
   too_many_bytes_in_flight: 'The daemon has as many requests in memory as it can hold.',
   write_failed: 'The daemon could not write to its disk.',
   not_in_cluster: 'The node has no connection to its cluster.',
+  not_replicated:
+    'The replica does not answer: the records are possibly stored. Send them again with their Idempotency-Key.',
   closing: 'The daemon is stopping.',
 }
 

@@ -15,6 +15,7 @@ import { type BufferSources, registerBuffer } from './buffer-metrics.ts'
 import { FoldedSeries } from './families.ts'
 import { type IngestSources, registerIngest } from './ingest-metrics.ts'
 import { type DeliverySources, registerLanes } from './lane-metrics.ts'
+import { type ReplicaSource, registerReplica } from './replica-metrics.ts'
 import {
   type CertificateSource,
   type ClusterSource,
@@ -37,6 +38,8 @@ export interface MetricsSources extends BufferSources, DeliverySources {
   cluster: ClusterSource | null
   /** Null: in a cluster. */
   privacy: PrivacySource | null
+  /** Null: there is no replica. */
+  replica: ReplicaSource | null
 }
 
 export interface MetricsServer {
@@ -61,6 +64,7 @@ export async function openMetrics(
     registerBuffer(registry, sources),
     registerLanes(registry, sources, folded),
     ...(sources.cluster === null ? [] : [registerCluster(registry, sources.cluster)]),
+    ...(sources.replica === null ? [] : [registerReplica(registry, sources.replica)]),
   ]
   const server = createServer((request, response) => {
     if (!isOwnHost(request.headers.host, listen.host)) {
