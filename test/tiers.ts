@@ -42,7 +42,14 @@ export const groups: Readonly<Record<string, Group>> = {
   },
   crash: {
     files: [
-      ...['crash/', 'world/shutdown', 'world/unfinished-init', 'world/poison', 'unit/buffer/kill'],
+      ...[
+        'crash/',
+        'world/shutdown',
+        'world/standby',
+        'world/unfinished-init',
+        'world/poison',
+        'unit/buffer/kill',
+      ],
       ...['unit/delivery/quarantine', 'unit/delivery/worker-death.'],
     ],
     fast: ['crash/kill'],
