@@ -64,6 +64,7 @@ export const groups: Readonly<Record<string, Group>> = {
     files: ['docs/guides/', 'docs/monitoring'],
     fast: ['docs/guides/quick-start'],
   },
+  replica: { files: ['world/replica', 'world/standby'] },
   examples: { files: ['world/examples-', 'docs/signatures'] },
   tools: {
     files: [
