@@ -20,7 +20,9 @@ const daemon = await startDaemon()
 t.teardown(() => daemon.stop())
 const file = path.join(daemon.dataDir, 'metadata.db')
 const copyFile = path.join(home, 'copy.db')
-const offline = { PATH: process.env.PATH ?? '', HOME: home, PIPECTL_DATA_DIR: daemon.dataDir }
+// The default ports can be those of another daemon on this host.
+const ports = { PIPECTL_LISTEN: '127.0.0.1:0', PIPECTL_METRICS_LISTEN: 'off' }
+const offline = { PATH: process.env.PATH ?? '', HOME: home, PIPECTL_DATA_DIR: daemon.dataDir, ...ports }
 
 function withDatabase<T>(name: string, run: (db: Database.Database) => T): T {
   const db = new Database(name)
