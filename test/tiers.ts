@@ -64,7 +64,12 @@ export const groups: Readonly<Record<string, Group>> = {
     files: ['docs/guides/', 'docs/monitoring'],
     fast: ['docs/guides/quick-start'],
   },
-  replica: { files: ['world/replica', 'world/standby'] },
+  replica: {
+    files: [
+      ...['world/replica', 'world/standby', 'unit/buffer/log-copy', 'unit/metadata/row-changes-kill'],
+      'unit/metadata/row-changes-random',
+    ],
+  },
   examples: { files: ['world/examples-', 'docs/signatures'] },
   tools: {
     files: [
