@@ -8,8 +8,9 @@
  *   | a snapshot was uploaded, nothing removed  | both                         | the next snapshot removes what is not needed  |
  *   | some objects were removed                 | the others                   | likewise                                      |
  *
- * Only objects that neither of the two newest snapshots needs are removed. A writer that was replaced and does not know it yet
- * can remove no more than that either: the new writer's snapshots are newer, and need its own segments and later slots.
+ * Only objects that neither of the two newest snapshots needs are removed, and only if they were listed while this writer had
+ * the log: it creates a slot between the listing and the removal. So one that was replaced, and wakes up in the middle of a removal,
+ * removes nothing that the other has created, and nothing that the snapshots from which the other began need.
  */
 import { rmSync } from 'node:fs'
 import path from 'node:path'
@@ -32,6 +33,8 @@ export interface KeeperParts extends ReplicatorParts {
   completeSlot(): number
   /** Stores everything of this moment. */
   ship(): Promise<void>
+  /** Creates a slot, which only the writer of the log can. */
+  prove(): Promise<void>
 }
 
 const snapshotsKept = 2
@@ -165,7 +168,19 @@ export class Keeper {
   }
 
   async #removeUnneeded(): Promise<void> {
-    const { bucket, key, writer } = this.#parts
+    const { bucket, signal } = this.#parts
+    const unneeded = await this.#listUnneeded()
+    if (unneeded.length === 0) return
+    await this.#parts.prove()
+    for (const name of unneeded) {
+      signal.throwIfAborted()
+      await bucket.remove(name)
+      this.#uploaded?.delete(name)
+    }
+  }
+
+  async #listUnneeded(): Promise<string[]> {
+    const { bucket, key, rows, writer } = this.#parts
     const slots = await listSnapshots(bucket)
     const manifests: Manifest[] = []
     for (const slot of slots.slice(-snapshotsKept)) {
@@ -173,21 +188,12 @@ export class Keeper {
       if (manifest !== null) manifests.push(manifest)
     }
     const firstNeeded = Math.min(...manifests.map(firstSlotOf))
-    for (const slot of slots.slice(0, -snapshotsKept)) await bucket.remove(snapshotName(slot))
-    await this.#removeEach(slotPrefix, (name) => (slotOfName(name) ?? firstNeeded) < firstNeeded)
     const needed = new Set(manifests.flatMap(({ segments }) => segments.map(({ name }) => name)))
-    for (const segment of this.#parts.rows.sealed())
-      needed.add(segmentObject(segment, writer.file.writerId).name)
-    await this.#removeEach(segmentPrefix, (name) => !needed.has(name))
-  }
-
-  async #removeEach(prefix: string, isUnneeded: (name: string) => boolean): Promise<void> {
-    const { bucket, signal } = this.#parts
-    for await (const { name } of bucket.list(prefix)) {
-      signal.throwIfAborted()
-      if (!isUnneeded(name)) continue
-      await bucket.remove(name)
-      this.#uploaded?.delete(name)
-    }
+    for (const segment of rows.sealed()) needed.add(segmentObject(segment, writer.file.writerId).name)
+    const unneeded = slots.slice(0, -snapshotsKept).map(snapshotName)
+    for await (const { name } of bucket.list(slotPrefix))
+      if ((slotOfName(name) ?? firstNeeded) < firstNeeded) unneeded.push(name)
+    for await (const { name } of bucket.list(segmentPrefix)) if (!needed.has(name)) unneeded.push(name)
+    return unneeded
   }
 }

@@ -93,6 +93,7 @@ export class Replicator {
       signal: this.#abort.signal,
       completeSlot: () => this.#completeSlot,
       ship: () => this.ship(),
+      prove: () => this.#shipping.run(() => this.#shipGroup(true)),
     })
   }
 
@@ -163,16 +164,16 @@ export class Replicator {
     this.#waits.end()
   }
 
-  async #shipGroup(): Promise<void> {
+  /** `isForced`: also if nothing has changed. */
+  async #shipGroup(isForced = this.#isHeartbeatDue()): Promise<void> {
     const { changes, writer, onStored } = this.#parts
     const beganMs = Date.now()
-    const isDue = this.#isHeartbeatDue()
     for (let group: Group = { target: null, isComplete: false }; !group.isComplete; ) {
       const { headSeq } = writer.position
       const changed = group.target === null ? changes.take(slotBytes) : null
       const next = this.#nextOf(group, changed)
       group = next
-      if (changed === null && next.log === null && next.headSeq === headSeq && !isDue) break
+      if (changed === null && next.log === null && next.headSeq === headSeq && !isForced) break
       await this.#create(next, changed, beganMs)
       if (changed !== null) changes.release(changed.through)
     }
