@@ -26,6 +26,7 @@ import { describeStoreError } from '../destinations/object-store/errors.ts'
 import { putInParts } from '../destinations/object-store/multipart.ts'
 import { openS3Client, type StoreClient, storageOptions } from '../destinations/object-store/s3-client.ts'
 import { backoffMs } from '../platform/backoff.ts'
+import { type BucketCounters, newBucketCounters, type RequestKind } from './bucket-counters.ts'
 import { BucketError, bucketErrorOf } from './bucket-error.ts'
 import { PartSource, partBytes } from './part-source.ts'
 
@@ -77,25 +78,6 @@ export interface ListedObject {
   name: string
   bytes: number
   modifiedMs: number
-}
-
-/** Requests that were sent, in the classes that stores charge for. A part of an upload counts as a put. */
-export interface BucketCounters {
-  requests: Record<RequestKind, number>
-  /** Requests without success: also conditions that were not met, and objects that do not exist. */
-  failedRequests: number
-  sentBytes: number
-  receivedBytes: number
-}
-export type RequestKind = 'put' | 'get' | 'list' | 'remove'
-
-export function newBucketCounters(): BucketCounters {
-  return {
-    requests: { put: 0, get: 0, list: 0, remove: 0 },
-    failedRequests: 0,
-    sentBytes: 0,
-    receivedBytes: 0,
-  }
 }
 
 /** From the start of a request to the headers of its response; and of one read of a body. */

@@ -1,10 +1,6 @@
 import t from 'tap'
-import {
-  newBucketCounters,
-  openBucket,
-  probeBucket,
-  type ReplicaTarget,
-} from '../../../src/replica/bucket.ts'
+import { openBucket, probeBucket, type ReplicaTarget } from '../../../src/replica/bucket.ts'
+import { newBucketCounters } from '../../../src/replica/bucket-counters.ts'
 import { type StoredObject, startBucketServer } from '../../support/bucket-server.ts'
 import { selfSignedCertificate } from '../../support/tls.ts'
 
