@@ -182,6 +182,8 @@ t.test('a search that was cut short says how far it looked, and continues', asyn
 
 t.test('with the keyboard alone: choose, search, open, go on, close', async (t) => {
   const { page, problems, close } = await dashboard.visit('viewer')
+  // The page listens to keys when it is shown.
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor()
   await page.keyboard.type('gm')
   await status(page).waitFor()
   await page.locator('main').focus()
