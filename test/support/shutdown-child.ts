@@ -15,7 +15,7 @@ const { ShutdownSteps, shutdownDeadlinesMs }: typeof import('../../src/daemon/sh
 const [dataDir, failing, hanging] = process.argv.slice(2) as [string, ShutdownStep, ShutdownStep]
 const { settings, origins } = loadSettings({
   flags: { data_dir: dataDir, listen: '127.0.0.1:0', 'metrics.listen': '127.0.0.1:0' },
-  env: { PIPECTL_BUFFER_MIN_FREE_BYTES: '0' },
+  env: { ...process.env, PIPECTL_BUFFER_MIN_FREE_BYTES: '0' },
 })
 const log = openLog({ level: 'debug', format: 'json' }, 'main')
 const shutdown = new ShutdownSteps(log, { ...shutdownDeadlinesMs, [hanging]: 200 })

@@ -6,10 +6,12 @@ import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { type ShutdownStep, shutdownDeadlinesMs } from '../../src/daemon/shutdown-steps.ts'
+import { startBucketServer } from '../support/bucket-server.ts'
 import { childFlags } from '../support/child-flags.ts'
 import { binary, call, cleanEnv, type LogLine, startDaemon } from '../support/daemon.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { drained } from '../support/ledger.ts'
+import { replicaEnv } from '../support/replica.ts'
 import { until } from '../support/until.ts'
 import { httpDestination } from './sender.ts'
 
@@ -19,6 +21,9 @@ const ofNodes: readonly string[] = ['close node requests', 'leave cluster'] sati
 const steps = (Object.keys(shutdownDeadlinesMs) as ShutdownStep[]).filter((step) => !ofNodes.includes(step))
 const sink = await startHttpSink()
 t.teardown(() => sink.stop())
+// So that there is a replica to close.
+const bucket = await startBucketServer()
+t.teardown(() => bucket.stop())
 const daemon = await startDaemon()
 t.teardown(() => daemon.close())
 const pipeId = await daemon.createPipe({ pipe_name: 'stopping' })
@@ -27,7 +32,10 @@ await daemon.stop()
 
 async function startChild(failing: ShutdownStep, hanging: ShutdownStep) {
   const args = [...childFlags, child, daemon.dataDir, failing, hanging]
-  const started = spawn(process.execPath, args, { env: cleanEnv(), stdio: ['ignore', 'ignore', 'pipe'] })
+  const started = spawn(process.execPath, args, {
+    env: cleanEnv(replicaEnv(bucket)),
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
   const exit = new Promise((resolve) => started.once('exit', (code, signal) => resolve(code ?? signal)))
   const log: LogLine[] = []
   createInterface(started.stderr).on('line', (line) => log.push(JSON.parse(line)))
