@@ -52,9 +52,11 @@ t.test('what clients do instead of what they should', async (t) => {
     const silent: net.Socket[] = []
     // In waves: a connection that finds the queue of the listener full stays open at its client alone, which sends nothing
     // and so never learns of it.
+    // On a busy machine the first ones are cut off before the last ones connect.
+    const open = () => silent.filter((socket) => !socket.closed).length
     while (silent.length < 1_000) {
       silent.push(...Array.from({ length: 100 }, () => tcp()))
-      await until('the wave is accepted', () => openSockets(daemon.pid) >= before + silent.length)
+      await until('the wave is accepted', () => openSockets(daemon.pid) >= before + open())
     }
     const plain = tcp('GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n')
     const garbage = tcp('\0'.repeat(100_000))
@@ -62,7 +64,6 @@ t.test('what clients do instead of what they should', async (t) => {
     const handshaken = Array.from({ length: 20 }, () => connectTls(daemon.url))
     const ends = [plain, garbage, ...silent, ...half, ...handshaken].map(closed)
     await Promise.all(ends.slice(0, 2))
-    await until('they are all connected', () => openSockets(daemon.pid) > before + 1_000)
     t.ok(await isServed(), 'others are served meanwhile')
     await Promise.all(ends)
     await until('nothing is left of them', () => openSockets(daemon.pid) <= before + deaf.length + 2)
