@@ -16,7 +16,7 @@ import { scaled } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
 /** `--scale` of test/run-files.ts multiplies it. */
-const losses = scaled(3)
+const losses = scaled(2)
 
 /** When each record was acknowledged, by number. */
 class Sender {
