@@ -11,7 +11,7 @@ import { startBucketServer } from '../support/bucket-server.ts'
 import { spawnCli } from '../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../support/daemon.ts'
 import { readAll } from '../support/ledger.ts'
-import { replicaEnv } from '../support/replica.ts'
+import { replicaEnv, replicated } from '../support/replica.ts'
 import { scaled } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
@@ -76,6 +76,8 @@ async function openWorld(t: { teardown(fn: () => unknown): void }, mode: 'sync' 
     destination_config: {},
     start_from: 'earliest',
   })
+  // What a pipe and its destination are is in the bucket: only records are lost.
+  await replicated(daemon)
   /** The machine is gone. Returns the moment through which everything must be there, ms since the epoch. */
   const loseAndRestore = async () => {
     await daemon.kill()

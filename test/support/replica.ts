@@ -1,5 +1,7 @@
 /** The settings of a daemon whose replica is in a bucket server of the tests. */
 import type { BucketServer } from './bucket-server.ts'
+import type { TestDaemon } from './daemon.ts'
+import { until } from './until.ts'
 
 export function replicaEnv(server: BucketServer, extra: Record<string, string> = {}): Record<string, string> {
   const { bucket, region, accessKey, secretKey } = server.account
@@ -13,4 +15,14 @@ export function replicaEnv(server: BucketServer, extra: Record<string, string> =
     PIPECTL_REPLICA_INTERVAL: '200ms',
     ...extra,
   }
+}
+
+/** Resolves when everything that was acknowledged before the call is in the bucket. */
+export async function replicated({ metricsUrl }: TestDaemon): Promise<void> {
+  const calledMs = Date.now()
+  await until('everything is in the bucket', async () => {
+    const text = await (await fetch(metricsUrl)).text()
+    const [, lag = 'NaN'] = /^pipectl_replica_lag_seconds (\S+)$/m.exec(text) ?? []
+    return Date.now() - Number(lag) * 1000 > calledMs + 10
+  })
 }
