@@ -9,7 +9,6 @@
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import { endsWithin } from '../platform/deadline.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
 import { type LogSettings, openLog } from '../platform/log.ts'
 import { Thread, threadEntry } from '../platform/threads.ts'
 import { Waits } from '../platform/waits.ts'
@@ -35,7 +34,6 @@ export interface ReplicaThreadData {
 
 export interface ReplicaCalls {
   status(): ReplicaView
-  flush(): void
   /** Stores everything of this moment, unless that takes longer. Nothing is stored after it. */
   finish(withinMs: number): void
 }
@@ -57,8 +55,6 @@ export interface Replica {
   /** Resolves when the bucket has answered that this directory is its writer. */
   readonly joined: Promise<void>
   status(): Promise<ReplicaView>
-  /** Resolves when everything that was written before the call is in the bucket. Throws StorageUnavailableError. */
-  flush(): Promise<void>
   /** Stores what the daemon wrote last. Never rejects. */
   close(): Promise<void>
 }
@@ -119,11 +115,6 @@ class ReplicaProxy implements Replica {
       // It has ended or is busy: what was known is shown, and its age with it.
     }
     return this.#last
-  }
-
-  async flush(): Promise<void> {
-    if (this.#thread === null) throw new StorageUnavailableError('the replica has not been reached yet')
-    await this.#thread.call('flush', [])
   }
 
   async close(): Promise<void> {

@@ -2,7 +2,6 @@
 import type { LogRows } from '../log/segments/replicated-rows.ts'
 import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
 import { backoffMs } from '../platform/backoff.ts'
-import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { Waits } from '../platform/waits.ts'
 import { type Bucket, BucketError, probeBucket } from './bucket.ts'
@@ -31,8 +30,6 @@ export interface RunningReplica {
   /** The error of the last attempt to join. */
   joinError(): ReplicaStatus['error']
   wake(): void
-  /** Stores everything that was written before the call. Rejects when it ends before. */
-  flush(): Promise<void>
   finish(withinMs: number): Promise<void>
   /** Settles when it ends. Rejects with errors of the disk. */
   ended: Promise<void>
@@ -100,10 +97,6 @@ export function runReplica(parts: ReplicaParts): RunningReplica {
     status: () => replicator?.status() ?? null,
     joinError: () => joinError,
     wake: () => replicator?.wake(),
-    async flush() {
-      if (replicator === null) throw new StorageUnavailableError('the replica has not been reached yet')
-      await replicator.ship()
-    },
     async finish(withinMs) {
       isEnding = true
       waits.end()

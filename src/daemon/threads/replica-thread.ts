@@ -46,7 +46,6 @@ host.serve(
       const joining = { ...none, state: 'joining' as const, error: running.joinError() }
       return { ...(running.status() ?? joining), use }
     },
-    flush: () => running.flush(),
     finish: (withinMs) => running.finish(withinMs),
   },
   {
