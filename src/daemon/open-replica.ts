@@ -8,7 +8,7 @@ import type { BufferSpec } from '../log/buffer-spec.ts'
 import { dataDirAt } from '../maintenance/data-dir.ts'
 import { setRecording } from '../metadata/sqlite/replicated-file.ts'
 import { endsWithin } from '../platform/deadline.ts'
-import { replicaOptions } from '../replica/replica-options.ts'
+import { replicaOptions, replicaRules } from '../replica/replica-options.ts'
 import { openReplica, type Replica } from '../replica/replica-proxy.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -39,9 +39,16 @@ export async function startReplica(
   const chosen = replicaOptions(settings)
   if (chosen === null || spec.kind !== 'segments') return null
   const { root, metadataFile } = dataDirAt(settings.data_dir)
+  let proven = () => {}
+  const isProven = new Promise<void>((resolve) => {
+    proven = resolve
+  })
   const data = { ...chosen, root, metadataFile, buffer: spec, key: sealingKey, log: logSettings(settings) }
   const replica = openReplica(data, {
-    onStored: (seq, provenMs) => buffer.replicated?.(seq, provenMs),
+    onStored(seq, provenMs) {
+      buffer.replicated?.(seq, provenMs)
+      proven()
+    },
     onRefused(event, message) {
       log.fatal({ reason: message }, event)
       // At once: what would be acknowledged or delivered from here on belongs to the other writer.
@@ -49,6 +56,8 @@ export async function startReplica(
     },
   })
   shutdown.set('close replica', () => replica.close())
-  if (!(await endsWithin(joinWithinMs, replica.joined))) log.warn('replica.not_reached')
+  // A log that waits for the replica would reject the first requests until there is a slot of this run.
+  const isReady = replicaRules(settings) === null ? replica.joined : isProven
+  if (!(await endsWithin(joinWithinMs, isReady))) log.warn('replica.not_reached')
   return replica
 }

@@ -41,6 +41,7 @@ export function replicaRules(settings: Settings): ReplicaRules | null {
   const options = replicaOptions(settings)
   if (options === null) return null
   const { isSync, timeoutMs, heartbeatMs } = options
+  if (!isSync && heartbeatMs === null) return null
   return {
     timeoutMs: isSync ? timeoutMs : null,
     leaseMs: heartbeatMs === null ? null : missedHeartbeats * heartbeatMs,
