@@ -137,9 +137,16 @@ export class WriterQueue {
       appended: () => this.#inTurn(() => this.#writer.appended()),
       findRepeat: (pipeId, idempotency) => this.#inTurn(() => this.#writer.findRepeat(pipeId, idempotency)),
       erase: (erasure) => this.#inTurn(() => this.#writer.erase(erasure)),
-      replicated: (seq, provenMs) => this.#held?.stored(seq, provenMs),
+      replicated: (seq, provenMs) => this.#replicated(seq, provenMs),
       share: (port) => void this.#inTurn(() => this.#share(port)),
     }
+  }
+
+  /** Clients learn at once that frames are accepted again, and not with the next status. */
+  #replicated(seq: number, provenMs: number): void {
+    const before = this.#held?.rejects
+    this.#held?.stored(seq, provenMs)
+    if (this.#held?.rejects !== before) this.#postStatus()
   }
 
   #share(port: MessagePort): void {
