@@ -24,7 +24,12 @@ import { egressHttpAgents } from '../destinations/egress.ts'
 import { untilStopped } from '../destinations/guards.ts'
 import { describeStoreError } from '../destinations/object-store/errors.ts'
 import { putInParts } from '../destinations/object-store/multipart.ts'
-import { openS3Client, type StoreClient, storageOptions } from '../destinations/object-store/s3-client.ts'
+import {
+  openS3Client,
+  type StoreAccount,
+  type StoreClient,
+  storageOptions,
+} from '../destinations/object-store/s3-client.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import { type BucketCounters, newBucketCounters, type RequestKind } from './bucket-counters.ts'
 import { BucketError, bucketErrorOf } from './bucket-error.ts'
@@ -33,20 +38,10 @@ import { PartSource, partBytes } from './part-source.ts'
 export { parseReplicaUrl } from '../settings/replica-settings.ts'
 export { BucketError }
 
-export interface ReplicaTarget {
+export interface ReplicaTarget extends StoreAccount {
   bucket: string
   /** Empty, or with a slash at its end. */
   prefix: string
-  region: string
-  /** Null: AWS. */
-  endpoint: string | null
-  forcePathStyle: boolean
-  /** Without keys, the SDK searches for credentials of the machine. */
-  accessKey: string | null
-  secretKey: string | null
-  sessionToken: string | null
-  sse: string | null
-  kmsKeyId: string | null
 }
 
 export interface Bucket {

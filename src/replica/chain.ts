@@ -26,11 +26,10 @@ export async function readSlot(
 }
 
 /** The newest slot. Null: the prefix has none. Throws BucketError, SlotError. */
-export async function newestSlot(bucket: Bucket, key: Buffer, after = 0): Promise<FoundSlot | null> {
+export async function newestSlot(bucket: Bucket, key: Buffer): Promise<FoundSlot | null> {
   for (;;) {
     let newest: number | null = null
-    for await (const { name } of bucket.list(slotPrefix, after > 0 ? slotName(after) : undefined))
-      newest = slotOfName(name) ?? newest
+    for await (const { name } of bucket.list(slotPrefix)) newest = slotOfName(name) ?? newest
     if (newest === null) return null
     const found = await readSlot(bucket, key, newest)
     // It was removed after it was listed, so there are newer ones.
