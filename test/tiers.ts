@@ -29,6 +29,8 @@ export const groups: Readonly<Record<string, Group>> = {
     fast: ['world/cluster/one-node', 'unit/buffer/jetstream-port'],
   },
   packages: { files: ['package/'] },
+  /** Products in several versions: docs/compatibility.md has a row for each. */
+  compat: { files: ['compat/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
   rogue: {
