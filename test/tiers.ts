@@ -75,7 +75,7 @@ export const groups: Readonly<Record<string, Group>> = {
   examples: { files: ['world/examples-', 'docs/signatures'] },
   tools: {
     files: [
-      ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
+      ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file'],
       ...['unit/cli/backup', 'unit/cli/ingest-resume', 'unit/cli/pull', 'unit/cli/secrets', 'unit/cli/tail'],
       ...['unit/cli/users', 'world/alerts', 'world/ledger-servers'],
       ...['api/auto-columns', 'api/client-ip', 'world/pipe-retention'],

@@ -11,6 +11,9 @@ export interface Product {
 
 const table =
   'rows with every column type, in bulk and one by one, upserts, exactly once over a crash of the server, rejected records parked'
+const proxy =
+  'the example of `examples/proxies`: bodies, client addresses, long polls, events; two daemons, of which one stops'
+const rules = 'collects the metrics, evaluates `alerts.yml` and sends an alert'
 const stream = 'each record once and in order over a crash of the server, rejected records parked'
 
 export const products = {
@@ -34,6 +37,24 @@ export const products = {
     from: 'npm, @duckdb/node-api',
     ran: 'reads every object format (Parquet, NDJSON, JSON) in every compression, with every column type',
   },
+  'caddy-trixie': { name: 'Caddy', from: 'Debian 13', ran: proxy },
+  'caddy-sid': { name: 'Caddy', from: 'Debian unstable', ran: proxy },
+  'haproxy-trixie': { name: 'HAProxy', from: 'Debian 13', ran: proxy },
+  'haproxy-sid': { name: 'HAProxy', from: 'Debian unstable', ran: proxy },
+  'nginx-trixie': { name: 'nginx', from: 'Debian 13', ran: proxy },
+  'nginx-sid': { name: 'nginx', from: 'Debian unstable', ran: proxy },
+  'prometheus-trixie': { name: 'Prometheus', from: 'Debian 13', ran: rules },
+  'prometheus-sid': { name: 'Prometheus', from: 'Debian unstable', ran: rules },
+  'alertmanager-sid': {
+    name: 'Alertmanager',
+    from: 'Debian unstable',
+    ran: 'receives that alert and forwards it',
+  },
+  grafana: {
+    name: 'Grafana, the types of its dashboards',
+    from: 'npm, @grafana/schema',
+    ran: 'reads `grafana.json` with these types; promtool checks its queries',
+  },
 } as const satisfies Record<string, Product>
 
 export type ProductId = keyof typeof products
@@ -48,7 +69,7 @@ export const notRun: readonly (readonly [string, string])[] = [
     'MinIO, Garage, SeaweedFS, Ceph',
     'neither Debian nor npm has their servers; tests use s3rver and a receiver that verifies signatures',
   ],
-  ['Grafana', 'neither Debian nor npm has its server: each query of the dashboard is checked with promtool'],
+  ['Grafana itself', 'neither Debian nor npm has its server'],
   ['OpenTelemetry Collector', 'neither Debian nor npm has it'],
   [
     'Athena, Spark, Trino, ClickHouse, as readers of objects',

@@ -46,6 +46,17 @@ export function debianProgram(release: Release, { packages, file, starts = [] }:
   return path.join(debianRootOf(release), file)
 }
 
+/**
+ * Returns the command that starts a program with the release's /usr/share in addition to the machine's own, which only this process
+ * sees. It is for programs that read files by an absolute path.
+ */
+export function withFilesOf(release: Release, command: readonly string[]): string[] {
+  const account = process.getuid?.() === 0 ? [] : ['--map-root-user']
+  const script =
+    'mount -t overlay overlay -o "lowerdir=$1/usr/share:/usr/share" /usr/share && shift && exec "$@"'
+  return ['unshare', '--mount', ...account, 'sh', '-c', script, 'sh', debianRootOf(release), ...command]
+}
+
 /** Other test files can need the same program at the same moment: flock makes them wait, and the mark is written last. */
 function patchProgram(folder: string, file: string): void {
   const mark = path.join(folder, 'unpacked', `${file.replaceAll('/', '-')}.loader`)
