@@ -27,6 +27,7 @@ import { addPrivacyCommands } from './privacy.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addQueryCommand } from './query.ts'
+import { addReplicaCommands } from './replica.ts'
 import { addStatusCommands } from './status.ts'
 import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
@@ -68,6 +69,7 @@ export function registerCommands(program: Command): void {
   addAuditCommand(program)
   program.commandsGroup('Data directory:')
   addDataDirCommands(program)
+  addReplicaCommands(program)
   program.commandsGroup('Cluster:')
   addNodesCommands(program)
   addMigrateCommand(program)
