@@ -120,7 +120,7 @@ function newPipe(pipeId: string): ComparedPipe {
 /** The rows of one log, in order. */
 class LogCursor {
   row: EncodedRow | null = null
-  /** What is written later is not read. */
+  /** The newest message at the beginning. Later ones are not read. */
   readonly endSeq: number
   readonly #rows
   readonly #onProgress: (bytes: number) => void
