@@ -1,6 +1,7 @@
 /** `pipectl replica …`: commands on the replica in object storage. */
 import type { Command } from 'commander'
 import { group } from './define.ts'
+import { addReplicaStatusCommand } from './replica-status.ts'
 import { addReplicaVerifyCommand } from './replica-verify.ts'
 
 export function addReplicaCommands(program: Command): void {
@@ -9,5 +10,6 @@ export function addReplicaCommands(program: Command): void {
     'replica',
     'the copy of a single machine in object storage: its state, checks and repairs',
   )
+  addReplicaStatusCommand(replica)
   addReplicaVerifyCommand(replica)
 }
