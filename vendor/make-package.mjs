@@ -2,7 +2,7 @@
  * `npm run package`: `pipectl-VERSION.tgz`, which npm and npx install without a network, a compiler or an install script. It
  * contains the native parts for Linux with glibc on x64 and arm64, with Node.js 24 and 20.
  *
- *   node vendor/make-package.mjs [--directory FOLDER] [--arch x64,arm64]
+ *   node vendor/make-package.mjs [FOLDER] [--arch x64,arm64]     leaves it in the folder instead of in the checkout
  *
  * For the other processor it needs Debian's cross compiler; --arch x64 makes a package without it. Two packages of one commit
  * that are made with the same tools are identical, byte for byte (reproducible.mjs).
@@ -22,14 +22,14 @@ const processors = ['x64', 'arm64']
 /** By process.versions.modules: Node.js 24 and 20. */
 const abis = ['137', '115']
 
-const { values: options } = parseArgs({
+const { values: options, positionals } = parseArgs({
   options: {
-    /** Where the file goes. */
-    directory: { type: 'string', default: root },
     /** As in process.arch, separated by commas. */
     arch: { type: 'string', default: processors.join(',') },
   },
+  allowPositionals: true,
 })
+const directory = path.resolve(positionals[0] ?? root)
 const wanted = options.arch.split(',')
 const problem = problemOf(wanted)
 if (problem !== null) {
@@ -45,7 +45,7 @@ try {
   await stagePackage(stage, targets)
   normalise(stage, (file) => file === path.join(stage, 'bin/pipectl.js'))
   say('3/3 packing')
-  const file = path.resolve(options.directory, pack(mkdtempSync(path.join(stage, '..', 'pipectl-packed-'))))
+  const file = path.join(directory, pack(mkdtempSync(path.join(stage, '..', 'pipectl-packed-'))))
   say(
     `made ${file} (${Math.round(statSync(file).size / 2 ** 20)} MiB); start it with: npx ${file} serve --init`,
   )
@@ -77,7 +77,7 @@ function pack(folder) {
     const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder]
     execFileSync('npm', args, { cwd: stage, stdio: 'pipe' })
     const [name] = readdirSync(folder)
-    cpSync(path.join(folder, name), path.join(options.directory, name))
+    cpSync(path.join(folder, name), path.join(directory, name))
     return name
   } finally {
     rmSync(folder, { recursive: true, force: true })

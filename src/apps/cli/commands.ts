@@ -30,6 +30,7 @@ import { addQueryCommand } from './query.ts'
 import { addStatusCommands } from './status.ts'
 import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
+import { addUpgradeCommand } from './upgrade.ts'
 import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
 import { addVersionCommand } from './version.ts'
@@ -39,6 +40,7 @@ export function registerCommands(program: Command): void {
   addProfileCommands(program)
   addCompletionCommands(program)
   addVersionCommand(program)
+  addUpgradeCommand(program)
   addHelpCommand(program)
   addConfigCommand(program)
   program.commandsGroup('Pipes and destinations:')
