@@ -5,11 +5,12 @@
 # man and groff check the man page. zsh and fish, as well as bash, ask for completions. systemd-analyze checks the unit file. go
 # and php run the examples in their languages. dpkg-shlibdeps and lintian make and check the Debian package; debootstrap makes
 # the Debian that it is installed in. caddy, nginx and haproxy run with the files of examples/proxies.
+# podman and runc build and run the image, shellcheck reads vendor/install.sh.
 # Never starts or changes the machine's own services.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/local/sbin"
-tools='man groff zsh fish systemd-analyze go php dpkg-shlibdeps lintian debootstrap caddy nginx haproxy'
-packages='man-db zsh fish systemd golang-go php-cli dpkg-dev lintian debootstrap caddy nginx-light haproxy'
+tools='man groff zsh fish systemd-analyze go php dpkg-shlibdeps lintian debootstrap caddy nginx haproxy podman runc shellcheck'
+packages='man-db zsh fish systemd golang-go php-cli dpkg-dev lintian debootstrap caddy nginx-light haproxy podman runc shellcheck'
 
 missing=
 for name in $tools; do
@@ -21,7 +22,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "The full tier of the tests needs these tools:$missing. Install them:" >&2
   cat >&2 <<TEXT
   Debian:  sudo apt-get install --no-install-recommends $packages
-  Fedora:  sudo dnf install man-db groff-base zsh fish golang php-cli caddy nginx haproxy (the Debian package needs a Debian)
+  Fedora:  sudo dnf install man-db groff-base zsh fish golang php-cli caddy nginx haproxy podman runc ShellCheck (the Debian package needs a Debian)
   macOS:   run them in a Debian container: failing disks, clocks and the Debian package need Linux
 TEXT
   exit 1

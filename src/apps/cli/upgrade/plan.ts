@@ -1,4 +1,4 @@
-/** What an upgrade of the running program would mean, from the list of releases. */
+/** Compares the running program with the list of releases: what an upgrade would change. */
 import { compareVersions, type DataFormats, type Release } from './releases.ts'
 
 export interface UpgradePlan {
