@@ -71,6 +71,7 @@ export const groups: Readonly<Record<string, Group>> = {
     ],
   },
   examples: { files: ['world/examples-', 'docs/signatures'] },
+  'sdk-python': { files: ['sdk/python'] },
   tools: {
     files: [
       ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
