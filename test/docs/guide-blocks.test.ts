@@ -42,6 +42,12 @@ const notWalked: Record<string, Record<string, string>> = {
     'pipectl restore --from': 'needs a bucket: test/crash/replica.test.ts runs it',
     'pipectl serve --standby': 'needs a bucket: test/world/standby.test.ts runs it',
   },
+  'sdk-python': {
+    'from pipectl import Client\n\nwith Client("https': 'test/sdk/python-package.test.ts runs it',
+    'npm run --silent package:python': 'test/sdk/python-package.test.ts makes and installs the package',
+    'import asyncio': 'test/sdk/python-package.test.ts runs it',
+    'from pipectl import Client\n\nwith Client(spool': 'test/sdk/python-package.test.ts runs it',
+  },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
     'lane              sensors': 'the screen of top',
