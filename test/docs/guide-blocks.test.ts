@@ -49,6 +49,7 @@ const notWalked: Record<string, Record<string, string>> = {
     'pipectl tail orders': 'runs until it is interrupted: test/unit/cli/tail.test.ts runs tail',
   },
   pull: { ' pipe ──▶ lane': 'a drawing' },
+  'sdk-js': { 'import { createClient } from': 'test/sdk/js-package.test.ts runs it' },
   tls: {
     'listen = "0.0.0.0:443"': 'settings',
     'listen = "127.0.0.1:8080"': 'settings',
