@@ -31,7 +31,7 @@ const running = runReplica({
   intervalMs,
   heartbeatMs,
   log: openLog(settings, 'replica'),
-  onStored: (seq, provenMs) => host.tell('stored', [seq, provenMs]),
+  onStored: (seq, moments) => host.tell('stored', [seq, moments]),
   onJoined: () => host.tell('joined', []),
   onRefused: (event, message) => host.tell('refused', [event, message]),
 })
@@ -46,6 +46,7 @@ host.serve(
       const joining = { ...none, state: 'joining' as const, error: running.joinError() }
       return { ...(running.status() ?? joining), use }
     },
+    wake: () => running.wake(),
     finish: (withinMs) => running.finish(withinMs),
   },
   {
