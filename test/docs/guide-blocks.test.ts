@@ -36,6 +36,11 @@ const notWalked: Record<string, Record<string, string>> = {
       'test/package/container.test.ts makes the key; the rest needs Docker, which the tests do not have',
   },
   monitoring: { 'scrape_configs:': 'of Prometheus' },
+  releases: {
+    'gpg --import': 'test/package/release.test.ts runs it in the folder of a release',
+    'sudo install -D': 'test/package/deb.test.ts runs it, in a Debian of its own',
+    'npm run release': 'test/package/release.test.ts runs the script as a rehearsal',
+  },
   replica: {
     ' daemon ──every second──▶': 'a drawing',
     '# pipectl.toml': 'settings of a bucket: test/crash/replica.test.ts runs with such',

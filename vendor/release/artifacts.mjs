@@ -87,19 +87,28 @@ function copyFiles(folder) {
     copyFileSync(path.join(root, file), path.join(folder, path.basename(file)))
 }
 
-/** Of the packages as they are in the files that were made. */
 function writeBill({ version, sourceDate }, folder) {
-  const tarballs = flatFiles(folder).filter(
-    (name) => name.startsWith(`pipectl-${version}`) && name.endsWith('.tgz'),
-  )
-  const licenses = tarballs.map((name) =>
-    execFileSync('tar', ['-xzOf', path.join(folder, name), 'package/THIRD-PARTY-LICENSES'], {
-      encoding: 'utf8',
-    }),
-  )
-  const bill = billOfMaterials({ version, licenses, sourceDate })
+  const bill = billOfMaterials({ version, licenses: licensesIn(folder), sourceDate })
   writeFileSync(path.join(folder, `pipectl-${version}.cdx.json`), bill)
 }
+
+/** THIRD-PARTY-LICENSES of each artifact that has one. They differ: a package contains the bindings of its platform. */
+export function licensesIn(folder) {
+  const readText = (script) => (name) =>
+    execFileSync('sh', ['-ec', script, 'sh', path.join(folder, name)], {
+      encoding: 'utf8',
+      maxBuffer: 1 << 26,
+    })
+  const names = flatFiles(folder).filter((name) => name.startsWith('pipectl'))
+  return [
+    ...names.filter((name) => /^pipectl-\d.*\.tgz$/.test(name)).map(readText(inTarball)),
+    ...names.filter((name) => name.endsWith('.deb')).map(readText(inDeb)),
+  ]
+}
+
+const inTarball = 'tar -xzOf "$1" package/THIRD-PARTY-LICENSES'
+const inDeb =
+  'dpkg-deb --fsys-tarfile "$1" | tar -xO ./usr/share/doc/pipectl/THIRD-PARTY-LICENSES.gz | gzip --decompress'
 
 async function writeNotes({ section }, folder) {
   writeFileSync(path.join(folder, 'release-notes.md'), releaseNotes(section))

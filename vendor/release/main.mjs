@@ -15,6 +15,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -103,8 +104,10 @@ async function makeAll(steps, target) {
     for (const [index, { title, make }] of steps.entries()) {
       const startedMs = performance.now()
       await make(making)
-      say(`[${index + 1}/${steps.length}] ${title}: ${((performance.now() - startedMs) / 1000).toFixed(1)} s`)
+      const seconds = ((performance.now() - startedMs) / 1000).toFixed(1)
+      say(numbered(steps, index, `${title}: ${seconds} s`))
     }
+    chmodSync(making, 0o755)
     if (existsSync(target)) rmSync(target, { recursive: true })
     renameSync(making, target)
   } finally {
