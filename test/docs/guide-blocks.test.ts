@@ -45,6 +45,7 @@ const notWalked: Record<string, Record<string, string>> = {
     ' daemon ──every second──▶': 'a drawing',
     '# pipectl.toml': 'settings of a bucket: test/crash/replica.test.ts runs with such',
     'pipectl restore --from': 'needs a bucket: test/crash/replica.test.ts runs it',
+    'pipectl replica verify': 'needs a bucket: test/world/replica-verify.test.ts runs it',
     'pipectl serve --standby': 'needs a bucket: test/world/standby.test.ts runs it',
   },
   'stuck-lanes': {
