@@ -52,6 +52,8 @@ export interface ReplicaReports {
 export interface ReplicaView extends Omit<ReplicaStatus, 'state'> {
   state: ReplicaStatus['state'] | 'joining'
   use: BucketCounters
+  /** Requests of a day, at the rate of the last hour. */
+  requestsPerDay: BucketCounters['requests']
 }
 
 export interface Replica {
@@ -96,8 +98,10 @@ class ReplicaProxy implements Replica {
     // Before the bucket has answered, the lag is counted from the start.
     storedThroughMs: Date.now(),
     snapshotMs: null,
+    stored: null,
     error: null,
     use: newBucketCounters(),
+    requestsPerDay: newBucketCounters().requests,
   }
 
   constructor(data: ReplicaThreadData, events: ReplicaEvents) {

@@ -20,7 +20,7 @@ import { SerialQueue } from '../platform/serial-queue.ts'
 import { sharedMs } from '../platform/shared-clock.ts'
 import { Waits } from '../platform/waits.ts'
 import { BucketError } from './bucket.ts'
-import { Keeper } from './keeper.ts'
+import { Keeper, type StoredObjects } from './keeper.ts'
 import type { ReplicatorParts } from './replicator-parts.ts'
 import { ReplacedError } from './writer.ts'
 
@@ -34,6 +34,8 @@ export interface ReplicaStatus {
   storedThroughMs: number
   /** When the newest snapshot was stored; null: none yet, so nothing can be restored. */
   snapshotMs: number | null
+  /** In the bucket, when the newest snapshot was stored; null: not counted yet. */
+  stored: StoredObjects | null
   error: { code: string; message: string; sinceMs: number } | null
 }
 
@@ -107,6 +109,7 @@ export class Replicator {
       generation: writer.file.generation,
       storedThroughMs: this.#storedThroughMs,
       snapshotMs: this.#keeper.snapshotMs,
+      stored: this.#keeper.stored,
       error: this.#error,
     }
   }
