@@ -90,7 +90,7 @@ export const groups: Readonly<Record<string, Group>> = {
         'world/repair',
         'world/verify',
       ],
-      ...['world/earlier-formats', 'world/containment', 'world/parquet-thread', 'world/stores-disagree'],
+      ...['world/earlier-', 'world/containment', 'world/parquet-thread', 'world/stores-disagree'],
       ...['world/victims'],
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],
