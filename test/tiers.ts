@@ -31,6 +31,7 @@ export const groups: Readonly<Record<string, Group>> = {
   packages: { files: ['package/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
+  sdk: { files: ['sdk/'], fast: ['sdk/js.'] },
   rogue: {
     files: [
       ...['unit/destinations/rogue-', 'unit/destinations/parks-rejected', 'unit/destinations/hostile-values'],
@@ -71,7 +72,6 @@ export const groups: Readonly<Record<string, Group>> = {
     ],
   },
   examples: { files: ['world/examples-', 'docs/signatures'] },
-  'sdk-python': { files: ['sdk/python'] },
   tools: {
     files: [
       ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
@@ -90,7 +90,7 @@ export const groups: Readonly<Record<string, Group>> = {
         'world/repair',
         'world/verify',
       ],
-      ...['world/earlier-formats', 'world/containment', 'world/parquet-thread', 'world/stores-disagree'],
+      ...['world/earlier-', 'world/containment', 'world/parquet-thread', 'world/stores-disagree'],
       ...['world/victims'],
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],

@@ -23,6 +23,7 @@ import {
   type Manifest,
   readManifest,
   snapshotName,
+  snapshotPrefix,
   uploadSnapshot,
 } from './snapshot.ts'
 
@@ -37,6 +38,11 @@ export interface KeeperParts extends ReplicatorParts {
   prove(): Promise<void>
 }
 
+export interface StoredObjects {
+  objects: number
+  bytes: number
+}
+
 const snapshotsKept = 2
 
 export class Keeper {
@@ -47,6 +53,8 @@ export class Keeper {
   #logFrom: number | null = null
   #uploaded: Set<string> | null = null
   snapshotMs: number | null = null
+  /** The objects that stayed when the newest snapshot was stored. */
+  stored: StoredObjects | null = null
   #hasSnapshot = false
   #isSearched = false
 
@@ -169,7 +177,8 @@ export class Keeper {
 
   async #removeUnneeded(): Promise<void> {
     const { bucket, signal } = this.#parts
-    const unneeded = await this.#listUnneeded()
+    const { unneeded, kept } = await this.#listUnneeded()
+    this.stored = kept
     if (unneeded.length === 0) return
     await this.#parts.prove()
     for (const name of unneeded) {
@@ -179,7 +188,7 @@ export class Keeper {
     }
   }
 
-  async #listUnneeded(): Promise<string[]> {
+  async #listUnneeded(): Promise<{ unneeded: string[]; kept: StoredObjects }> {
     const { bucket, key, rows, writer } = this.#parts
     const slots = await listSnapshots(bucket)
     const manifests: Manifest[] = []
@@ -190,10 +199,22 @@ export class Keeper {
     const firstNeeded = Math.min(...manifests.map(firstSlotOf))
     const needed = new Set(manifests.flatMap(({ segments }) => segments.map(({ name }) => name)))
     for (const segment of rows.sealed()) needed.add(segmentObject(segment, writer.file.writerId).name)
-    const unneeded = slots.slice(0, -snapshotsKept).map(snapshotName)
-    for await (const { name } of bucket.list(slotPrefix))
-      if ((slotOfName(name) ?? firstNeeded) < firstNeeded) unneeded.push(name)
-    for await (const { name } of bucket.list(segmentPrefix)) if (!needed.has(name)) unneeded.push(name)
-    return unneeded
+    const old = new Set(slots.slice(0, -snapshotsKept).map(snapshotName))
+    const isUnneeded: Record<string, (name: string) => boolean> = {
+      [slotPrefix]: (name) => (slotOfName(name) ?? firstNeeded) < firstNeeded,
+      [segmentPrefix]: (name) => !needed.has(name),
+      [snapshotPrefix]: (name) => old.has(name),
+    }
+    const unneeded: string[] = []
+    const kept = { objects: 0, bytes: 0 }
+    for (const [prefix, test] of Object.entries(isUnneeded))
+      for await (const { name, bytes } of bucket.list(prefix)) {
+        if (test(name)) unneeded.push(name)
+        else {
+          kept.objects += 1
+          kept.bytes += bytes
+        }
+      }
+    return { unneeded, kept }
   }
 }

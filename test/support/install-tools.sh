@@ -4,12 +4,13 @@
 #
 # man and groff check the man page. zsh and fish, as well as bash, ask for completions. systemd-analyze checks the unit file. go
 # and php run the examples in their languages. dpkg-shlibdeps and lintian make and check the Debian package; debootstrap makes
-# the Debian that it is installed in. caddy, nginx and haproxy run with the files of examples/proxies.
+# the Debian that it is installed in. gpg and dpkg-scanpackages sign releases and list their packages. caddy, nginx and haproxy
+# run with the files of examples/proxies.
 # Never starts or changes the machine's own services.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/local/sbin"
-tools='man groff zsh fish systemd-analyze go php dpkg-shlibdeps lintian debootstrap caddy nginx haproxy'
-packages='man-db zsh fish systemd golang-go php-cli dpkg-dev lintian debootstrap caddy nginx-light haproxy'
+tools='man groff zsh fish systemd-analyze go php dpkg-shlibdeps dpkg-scanpackages lintian debootstrap gpg caddy nginx haproxy'
+packages='man-db zsh fish systemd golang-go php-cli dpkg-dev lintian debootstrap gnupg caddy nginx-light haproxy'
 
 missing=
 for name in $tools; do

@@ -27,6 +27,7 @@ import { addPrivacyCommands } from './privacy.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addQueryCommand } from './query.ts'
+import { addReplicaCommands } from './replica.ts'
 import { addStatusCommands } from './status.ts'
 import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
@@ -61,6 +62,7 @@ export function registerCommands(program: Command): void {
   addPrivacyCommands(program)
   addUsageCommand(program)
   addAlertsCommands(program)
+  addReplicaCommands(program)
   program.commandsGroup('Access:')
   addKeysCommands(program)
   addUsersCommands(program)
