@@ -1,6 +1,15 @@
 /** The wheel and the source archive of the Python package: the same bytes each time, and installed by pip without a network. */
 import { execFile } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync } from 'node:fs'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -90,4 +99,20 @@ t.test('the programs of the guide run as they are', async (t) => {
   const signup = { event: 'signup', user_id: 42 }
   t.same(await pipe.arrived(), [signup, signup, { event: 'paid', order: 7 }])
   pipe.close()
+})
+
+t.test('the types are complete, and find a wrong call', async (t) => {
+  const mypy = (...args: string[]) =>
+    run('mypy', ['--strict', '--cache-dir', os.devNull, '--python-version', '3.9', ...args], {
+      env: { ...env, MYPYPATH: packageDir },
+      cwd: directory,
+    })
+  await mypy(path.join(packageDir, 'pipectl'), path.join(packageDir, 'build_backend.py'))
+  const wrong = path.join(directory, 'wrong.py')
+  writeFileSync(wrong, 'import pipectl\n\npipectl.Client().send(5)\npipectl.Client(when_full="wait")\n')
+  const { stdout } = await mypy(wrong).then(
+    () => ({ stdout: 'no error' }),
+    (error: { stdout: string }) => error,
+  )
+  t.match(stdout, /wrong\.py:3: error.*\n.*wrong\.py:4: error/)
 })
