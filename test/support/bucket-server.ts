@@ -83,6 +83,8 @@ export interface BucketServer {
   /** Uploads that are neither complete nor aborted. */
   openUploads(): number
   counts: Record<BucketRequestKind, number>
+  /** Requests that are held until `recover`. */
+  held(): number
   behaviour: StoreBehaviour
   /** Rules apply in their order, one for each request. */
   fail(...rules: FaultRule[]): void
@@ -125,6 +127,7 @@ export async function startBucketServer({
     objects: store.objects,
     openUploads: () => store.uploads.size,
     counts: store.counts,
+    held: () => store.held.length,
     behaviour: store.behaviour,
     fail: (...rules) => void store.rules.push(...rules.map((rule) => ({ times: 1, after: 0, ...rule }))),
     recover: () => store.recover(),
@@ -190,7 +193,7 @@ class MemoryStore {
     latencyMs: 0,
   }
   readonly #hanging = new Set<ServerResponse>()
-  readonly #held: (() => void)[] = []
+  readonly held: (() => void)[] = []
 
   constructor(account: Account) {
     this.account = account
@@ -200,7 +203,7 @@ class MemoryStore {
     this.rules.length = 0
     for (const response of this.#hanging) response.destroy()
     this.#hanging.clear()
-    for (const release of this.#held.splice(0)) release()
+    for (const release of this.held.splice(0)) release()
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -216,7 +219,7 @@ class MemoryStore {
     if (this.behaviour.conditions === 'racy') await new Promise((resolve) => setTimeout(resolve, 20))
     if (this.behaviour.latencyMs > 0)
       await new Promise((resolve) => setTimeout(resolve, this.behaviour.latencyMs))
-    if (fault === 'hold') await new Promise<void>((resolve) => this.#held.push(resolve))
+    if (fault === 'hold') await new Promise<void>((resolve) => this.held.push(resolve))
     if (fault === 'hang') return void this.#hanging.add(response)
     if (typeof fault === 'object') return this.#respond(response, errorReply(fault))
     const problem = this.#clockProblem(request) ?? signatureProblem(request, url, body, this.account)
