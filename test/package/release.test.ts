@@ -4,7 +4,7 @@
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import os from 'node:os'
 import path from 'node:path'
@@ -254,6 +254,12 @@ t.test('a commit is released only as what it says it is', async (t) => {
   t.match(commit(changelog.replace('1.2.0', '1.1.0')), [/no section "## \[1\.2\.0\] - DATE"/])
   t.match(commit(changelog.replace(']\n\n## [1', ']\n\n- A late change.\n\n## [1')), [/unreleased changes/])
   t.match(commit(changelog.replace('- A change.', '')), [/section 1\.2\.0 .* is empty/])
+  t.same(commit(changelog), [])
+  mkdirSync(path.join(root, 'sdk/js'), { recursive: true })
+  write('sdk/js/package.json', '{ "version": "1.1.0" }')
+  git('add', '.')
+  t.match(commit(changelog), [/sdk\/js\/package\.json has version 1\.1\.0, but package\.json has 1\.2\.0/])
+  write('sdk/js/package.json', '{ "version": "1.2.0" }')
   t.same(commit(changelog), [])
   git('tag', 'v1.3.0')
   t.match(problemsOf(root), [/tagged v1\.3\.0, but package\.json has version 1\.2\.0/])

@@ -49,7 +49,9 @@ function flatFiles(folder) {
 }
 
 function makeTarball(release, folder) {
-  run(release, process.execPath, [path.join(root, 'vendor/make-package.mjs'), folder])
+  const processors = release.architectures.map((one) => (one === 'amd64' ? 'x64' : one))
+  const options = ['--arch', processors.join(',')]
+  run(release, process.execPath, [path.join(root, 'vendor/make-package.mjs'), folder, ...options])
 }
 
 function makeDeb(release, architecture, folder) {
@@ -78,7 +80,7 @@ function packJavaScript(release, folder) {
 }
 
 function packPython(release, folder) {
-  run(release, 'python3', [path.join(root, 'sdk/python/build.py'), folder])
+  run(release, 'python3', [path.join(root, 'sdk/python/build_backend.py'), folder])
 }
 
 function copyFiles(folder) {
