@@ -272,7 +272,13 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     longPoll,
     log,
   })
-  return [...managementRoutes(management, actingAs, metadata.versions), ...pulls]
+  return [
+    ...managementRoutes(management, actingAs, {
+      versions: metadata.versions,
+      replicated: parts.replica?.stored ?? null,
+    }),
+    ...pulls,
+  ]
 }
 
 /** Null if metrics are switched off, or if the default address is in use and was not set explicitly. */

@@ -110,7 +110,9 @@ export async function restoreReplica(
     if (includesKey) copyKey(keyFile, path.join(beside, 'sealing.key'))
     rmSync(path.join(beside, promoteName), { force: true })
     unlock()
-    await nameRestored({ ...built, beside, target: dir, paused })
+    // A state of the past is another log: what was delivered since then is delivered again.
+    const continues = atMs === null ? writer.target : undefined
+    await nameRestored({ ...built, beside, target: dir, paused, continues })
     return { ...built, includesKey }
   } catch (error) {
     throw inReplicaWords(error, url, hints).error

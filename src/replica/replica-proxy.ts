@@ -15,6 +15,7 @@ import { Waits } from '../platform/waits.ts'
 import type { ReplicaTarget } from './bucket.ts'
 import { type BucketCounters, newBucketCounters } from './bucket-counters.ts'
 import type { ReplicaStatus } from './replicator.ts'
+import type { OnStored } from './replicator-parts.ts'
 import type { RefusedEvent } from './run-replica.ts'
 
 export interface ReplicaThreadData {
@@ -34,6 +35,8 @@ export interface ReplicaThreadData {
 
 export interface ReplicaCalls {
   status(): ReplicaView
+  /** Something was written that somebody waits for. */
+  wake(): void
   /** Stores everything of this moment, unless that takes longer. Nothing is stored after it. */
   finish(withinMs: number): void
 }
@@ -41,7 +44,7 @@ export interface ReplicaCalls {
 export interface ReplicaReports {
   /** The newest slot is one of this directory. */
   joined(): void
-  stored(seq: number, provenMs: number): void
+  stored: OnStored
   refused(event: RefusedEvent, message: string): void
 }
 
@@ -57,13 +60,14 @@ export interface Replica {
   /** Resolves when the bucket has answered that this directory is its writer. */
   readonly joined: Promise<void>
   status(): Promise<ReplicaView>
+  /** What is durable now is stored without waiting for the interval. */
+  wake(): void
   /** Stores what the daemon wrote last. Never rejects. */
   close(): Promise<void>
 }
 
 export interface ReplicaEvents {
-  /** Everything up to this seq can be restored from the bucket. */
-  onStored(seq: number, provenMs: number): void
+  onStored: OnStored
   /** Called once, from `joining` or later. The process must end: another writer has the log, or the store is unfit. */
   onRefused(event: RefusedEvent, message: string): void
 }
@@ -121,6 +125,10 @@ class ReplicaProxy implements Replica {
     return this.#last
   }
 
+  wake(): void {
+    this.#thread?.tell('wake', [])
+  }
+
   async close(): Promise<void> {
     this.#isClosing = true
     this.#waits.end()
@@ -142,7 +150,7 @@ class ReplicaProxy implements Replica {
         data: this.#data,
         host: {
           joined: () => this.#onJoined(),
-          stored: (seq, provenMs) => this.#events.onStored(seq, provenMs),
+          stored: (seq, moments) => this.#events.onStored(seq, moments),
           refused: (event, message) => this.#events.onRefused(event, message),
         },
         holdsProcess: true,

@@ -10,6 +10,7 @@ import path from 'node:path'
 import { pino } from 'pino'
 import { fullRights } from '../../src/contract/api-key.ts'
 import type { LaneStatus } from '../../src/contract/destination.ts'
+import type { ReplicaBarrier } from '../../src/log/replica-barrier.ts'
 import { type Epoch, firstEpochs } from '../../src/contract/epochs.ts'
 import { pipeDefaults } from '../../src/contract/pipe.ts'
 import type { Delivery } from '../../src/delivery/delivery.ts'
@@ -56,6 +57,8 @@ export class LaneWorld {
   ownership: LaneOwnership = ownsEverything
   maxInFlightBytes = 64 * 1024 * 1024
   epochs: readonly Epoch[] = firstEpochs
+  /** Set it before a restart. */
+  replica: ReplicaBarrier | null = null
   maxParkedBytes = 64 * 1024 * 1024
   metadata!: Metadata
   lanes!: LaneSet
@@ -286,6 +289,7 @@ export class LaneWorld {
       log,
       maxInFlightBytes: this.maxInFlightBytes,
       epochs: this.epochs,
+      replica: this.replica,
       parked: { store: this.#livingParkedStore(() => isAlive), maxBytes: this.maxParkedBytes },
       onFatal: (error) => this.fatal.push(error),
     })

@@ -33,7 +33,7 @@ const running = runReplica({
   intervalMs,
   heartbeatMs,
   log: openLog(settings, 'replica'),
-  onStored: (seq, provenMs) => host.tell('stored', [seq, provenMs]),
+  onStored: (seq, moments) => host.tell('stored', [seq, moments]),
   onJoined: () => host.tell('joined', []),
   onRefused: (event, message) => host.tell('refused', [event, message]),
 })
@@ -52,6 +52,7 @@ host.serve(
       const requestsPerDay = rate.within(dayMs, performance.now(), use.requests)
       return { ...(running.status() ?? joining), use, requestsPerDay }
     },
+    wake: () => running.wake(),
     finish: (withinMs) => running.finish(withinMs),
   },
   {
