@@ -227,6 +227,13 @@ t.test('the bill of materials and the repository for apt are the same each time'
   t.equal(readFileSync(path.join(again, name), 'utf8'), read(`apt/${name}`))
 })
 
+t.test('apt prefers the package to the other program of this name, which Debian 13 has', async (t) => {
+  const index = read(`apt/dists/stable/main/binary-${architecture}/Packages`)
+  const [, own = ''] = /^Package: pipectl\nVersion: (\S+)$/m.exec(index) ?? []
+  t.equal(own, `1:${version.replace('-', '~')}-1`)
+  t.equal(spawnSync('dpkg', ['--compare-versions', own, 'gt', '0.5.1-1']).status, 0)
+})
+
 t.test('a commit is released only as what it says it is', async (t) => {
   const { problemsOf } = await import(path.join(project, 'vendor/release/checks.mjs'))
   const root = t.testdir()
