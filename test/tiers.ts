@@ -31,6 +31,7 @@ export const groups: Readonly<Record<string, Group>> = {
   packages: { files: ['package/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
+  sdk: { files: ['sdk/'], fast: ['sdk/js.'] },
   rogue: {
     files: [
       ...['unit/destinations/rogue-', 'unit/destinations/parks-rejected', 'unit/destinations/hostile-values'],

@@ -59,8 +59,6 @@ const rows: [module: string, imports: string[]][] = [
   ['apps/tui', ['platform', 'contract', 'apps/client']],
   // Its snippets are the programs of examples/.
   ['apps/dashboard', ['platform', 'contract', 'apps/client', '../examples']],
-  // One file, for pages of others.
-  ['apps/browser', []],
   [
     'apps/cli',
     [...['platform', 'contract', 'settings', 'apps/client', 'apps/tui'], 'metadata', 'maintenance', 'daemon'],
