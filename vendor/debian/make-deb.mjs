@@ -64,7 +64,12 @@ const { values: options } = parseArgs({
     directory: { type: 'string', default: root },
   },
 })
-const version = `${manifest.version.replace('-', '~')}-${options.revision}`
+const versionOfFile = `${manifest.version.replace('-', '~')}-${options.revision}`
+/**
+ * Debian 13 has another program in a package of this name, in version 0.5.1. Without the epoch, `1:`, apt takes it for an
+ * upgrade of an earlier pipectl, and replaces the daemon with it.
+ */
+const version = `1:${versionOfFile}`
 const architecture = options.arch
 const arch = processors[architecture]
 if (process.platform !== 'linux' || arch === undefined) {
@@ -88,7 +93,7 @@ try {
   stageControl()
   normalise(stage, isProgram)
   say('4/4 packing')
-  const file = path.resolve(options.directory, `pipectl_${version}_${architecture}.deb`)
+  const file = path.resolve(options.directory, `pipectl_${versionOfFile}_${architecture}.deb`)
   pack(file)
   say(`made ${file}; install it with: apt-get install ${path.isAbsolute(file) ? file : `./${file}`}`)
 } finally {
