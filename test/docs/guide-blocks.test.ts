@@ -26,6 +26,9 @@ const notWalked: Record<string, Record<string, string>> = {
   errors: { '{ "error":': 'the shape of a response' },
   'http-endpoint': { 'POST /orders HTTP/1.1': 'what an endpoint receives' },
   install: {
+    'sh install.sh': 'test/package/install-script.test.ts runs it with other addresses',
+    'docker build --tag': 'needs Docker; test/package/image.test.ts builds the same with podman',
+    'npx ./pipectl-': 'test/package/platforms.test.ts runs it',
     'npm install -g ./pipectl-': 'test/package/installed.test.ts runs it',
     'npm run package:deb': 'test/package/deb.test.ts makes the package by the script that this runs',
     'sudo apt-get install': 'test/package/deb.test.ts runs it, in a Debian of its own',
@@ -47,6 +50,12 @@ const notWalked: Record<string, Record<string, string>> = {
     'pipectl restore --from': 'needs a bucket: test/crash/replica.test.ts runs it',
     'pipectl replica verify': 'needs a bucket: test/world/replica-verify.test.ts runs it',
     'pipectl serve --standby': 'needs a bucket: test/world/standby.test.ts runs it',
+  },
+  'sdk-python': {
+    'from pipectl import Client\n\nwith Client("https': 'test/sdk/python-package.test.ts runs it',
+    'npm run --silent package:python': 'test/sdk/python-package.test.ts makes and installs the package',
+    'import asyncio': 'test/sdk/python-package.test.ts runs it',
+    'from pipectl import Client\n\nwith Client(spool': 'test/sdk/python-package.test.ts runs it',
   },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
