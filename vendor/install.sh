@@ -204,8 +204,10 @@ main() {
   install_package
   if has pipectl; then
     note "installed $package: \`pipectl --version\` prints $(pipectl --version)"
-  else
+  elif [ "$kind" = npm ]; then
     note "installed $package; $(npm prefix --global)/bin is not on the PATH"
+  else
+    note "installed $package"
   fi
 }
 
