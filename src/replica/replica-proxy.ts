@@ -6,6 +6,7 @@
  *      ▲           │ another writer, or an unfit store: onRefused
  *      └── pause ◀─┴── an error of the disk, or of the program
  */
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import { endsWithin } from '../platform/deadline.ts'
@@ -154,6 +155,7 @@ class ReplicaProxy implements Replica {
           refused: (event, message) => this.#events.onRefused(event, message),
         },
         holdsProcess: true,
+        limits: { maxYoungGenerationSizeMb: resourceLimits.replicaYoungHeapMiB },
       })
       this.#thread = thread
       const { error } = await thread.ended
