@@ -58,7 +58,7 @@ async function message(child: ChildProcess): Promise<unknown> {
 const envOf = (store: Pick<Store, 'account' | 'endpoint'>, more: Record<string, string> = {}) =>
   replicaEnv(store as BucketServer, { PIPECTL_REPLICA_INTERVAL: '1s', ...more })
 
-async function costTable(): Promise<string> {
+export async function costTable(): Promise<string> {
   const rows: string[][] = []
   for (const one of [single, arrayOf100]) {
     const stores = [await startStore(), await startStore()]
@@ -66,7 +66,10 @@ async function costTable(): Promise<string> {
     for (const [index, mode] of ['async', 'sync'].entries()) {
       const env = envOf(stores[index]!, { PIPECTL_REPLICA_MODE: mode })
       const target = await daemonTarget(mode, { env })
-      targets.push({ ...target, settled: () => replicated(target.daemon) })
+      targets.push({
+        ...target, // A look takes some of the daemon's CPU.
+        settled: () => replicated(target.daemon, { everyMs: 1_000 }),
+      })
     }
     const measured = await inTurns(one, targets)
     rows.push(...measured.map((each) => costRow(one, each, measured[0]!)))
