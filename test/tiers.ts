@@ -33,6 +33,7 @@ export const groups: Readonly<Record<string, Group>> = {
   compat: { files: ['compat/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
+  sdk: { files: ['sdk/'], fast: ['sdk/js.'] },
   rogue: {
     files: [
       ...['unit/destinations/rogue-', 'unit/destinations/parks-rejected', 'unit/destinations/hostile-values'],
@@ -91,7 +92,7 @@ export const groups: Readonly<Record<string, Group>> = {
         'world/repair',
         'world/verify',
       ],
-      ...['world/earlier-formats', 'world/containment', 'world/parquet-thread', 'world/stores-disagree'],
+      ...['world/earlier-', 'world/containment', 'world/parquet-thread', 'world/stores-disagree'],
       ...['world/victims'],
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],

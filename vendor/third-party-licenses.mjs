@@ -39,6 +39,12 @@ export function thirdPartyLicenses(files, from = root) {
   return `${[head, ...parts].join(rule)}\n`
 }
 
+/** The packages that such a text names: `{ name, version, license }`. */
+export function packagesIn(text) {
+  const lines = text.matchAll(/^(\S+) (\d\S*) \(([\w.-]+)\)$/gm)
+  return [...lines].map(([, name, version, license]) => ({ name, version, license }))
+}
+
 function packageFolders(files) {
   const folders = files.map((file) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0])
   return [...new Set(folders)].filter((folder) => folder !== undefined).sort()

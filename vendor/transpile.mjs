@@ -15,7 +15,7 @@ import { fileOfJoined, joinedNames, joinModules } from './join-modules.mjs'
 const root = path.resolve(import.meta.dirname, '..')
 const dist = path.join(root, 'dist')
 /** Built by other steps: the AssemblyScript, and what browsers load. */
-const builtElsewhere = /^(ingest\/scanner|apps\/dashboard|apps\/browser)(\/|$)/
+const builtElsewhere = /^(ingest\/scanner|apps\/dashboard)(\/|$)/
 const trees = [
   { from: path.join(root, 'src'), to: dist, copiesOthers: false },
   { from: path.join(root, 'test'), to: path.join(root, 'dist-test'), copiesOthers: true },

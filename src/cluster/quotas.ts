@@ -12,13 +12,14 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { capacityOf, type IngestLimits } from '../ingest/admission.ts'
-import { type AskedQuota, monotonicMs, PipeAllowance } from '../ingest/cluster-quota.ts'
+import { type AskedQuota, PipeAllowance } from '../ingest/cluster-quota.ts'
 import type { DaySums, SharedCounters } from '../ingest/shared-counters.ts'
 import type { ClusterStore, QuotaAsk, QuotaBlock } from '../metadata/cluster-store.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
 import type { Logger } from '../platform/log.ts'
 import { Semaphore } from '../platform/semaphore.ts'
+import { sharedMs } from '../platform/shared-clock.ts'
 
 export interface ClusterQuotasOptions {
   store: ClusterStore['quotas']
@@ -108,7 +109,7 @@ export class ClusterQuotas {
     const pipe = this.#pipes.get(pipeId) ?? this.#open(pipeId, limits)
     pipe.limits = limits
     return new Promise((resolve) => {
-      pipe.waiting.push({ limits, amount, untilMs: monotonicMs() + waitMs, resolve })
+      pipe.waiting.push({ limits, amount, untilMs: sharedMs() + waitMs, resolve })
       void this.#serve(pipeId, pipe)
     })
   }
@@ -156,7 +157,7 @@ export class ClusterQuotas {
       perSecond: 0,
       demand: 1,
       bytesEach: 0,
-      usedMs: monotonicMs(),
+      usedMs: sharedMs(),
       namedUntilMs: 0,
     }
     this.#pipes.set(pipeId, pipe)
@@ -187,7 +188,7 @@ export class ClusterQuotas {
     const allowance = this.#allowance(pipeId)
     const asked = pipe.waiting.map(({ amount }) => amount).reduce(sum, none)
     await this.#provideRate(pipeId, pipe, allowance, asked.records)
-    const left = allowance.leftOfBlock(monotonicMs())
+    const left = allowance.leftOfBlock(sharedMs())
     if (asked.records <= left.records && asked.bytes <= left.bytes) return true
     if (asked.records > 0) pipe.bytesEach = Math.ceil(asked.bytes / asked.records)
     const need = {
@@ -201,21 +202,21 @@ export class ClusterQuotas {
     const { limits } = pipe
     if (this.#nodes === null) await this.#settleShares(new Map())
     if (allowance.share === 0) this.#setShare(pipeId, pipe, 0, undefined)
-    if (allowance.share > 0 || allowance.hasTokens(limits, records, monotonicMs())) return
-    pipe.namedUntilMs = monotonicMs() + namedForMs
+    if (allowance.share > 0 || allowance.hasTokens(limits, records, sharedMs())) return
+    pipe.namedUntilMs = sharedMs() + namedForMs
     this.#movingUntilMs = pipe.namedUntilMs
     // Not measured yet, so the maximum demand is reported.
     pipe.demand = limits.pl_ingest_max_records_per_second
     await this.#settleShares(new Map([[pipeId, pipe]])).catch((err) => {
       // The node keeps its share.
-      allowance.setShare(Math.abs(allowance.share), limits, monotonicMs())
+      allowance.setShare(Math.abs(allowance.share), limits, sharedMs())
       this.#failed(err)
     })
   }
 
   async #reserve(pipeId: string, pipe: Pipe, need: DaySums): Promise<boolean> {
     const { generation } = pipe
-    const sentMs = monotonicMs()
+    const sentMs = sharedMs()
     const held = this.#allowance(pipeId).leftOfBlock(sentMs)
     const records = Math.max(0, Math.ceil(pipe.perSecond * blockSeconds) - held.records)
     const ask = { need, spare: { records, bytes: records * pipe.bytesEach }, held }
@@ -241,7 +242,7 @@ export class ClusterQuotas {
       reserved: block.reserved,
       // Computed from the time before the request was sent, so it is never later than the database's end of the day.
       dayEndMs: sentMs + block.dayLeftMs,
-      exhaustedUntilMs: isAll ? null : monotonicMs() + exhaustedForMs,
+      exhaustedUntilMs: isAll ? null : sharedMs() + exhaustedForMs,
     })
     return true
   }
@@ -257,7 +258,7 @@ export class ClusterQuotas {
 
   /** Settles waiting requests in order. One that needs more waits for the next round, unless it has waited long enough. */
   #settle(pipeId: string, pipe: Pipe): void {
-    const nowMs = monotonicMs()
+    const nowMs = sharedMs()
     const { waiting } = pipe
     const outcomes = this.#allowance(pipeId).takeEach(waiting, nowMs)
     pipe.waiting = waiting.filter((one, index) => {
@@ -269,7 +270,7 @@ export class ClusterQuotas {
   }
 
   async #look(): Promise<void> {
-    const nowMs = monotonicMs()
+    const nowMs = sharedMs()
     await Promise.all([...this.#pipes].map(([pipeId, pipe]) => this.#lookAt(pipeId, pipe, nowMs)))
     if (nowMs - this.#sharedMs < shareEveryMs && nowMs > this.#movingUntilMs) return
     this.#sharedMs = nowMs
@@ -277,7 +278,7 @@ export class ClusterQuotas {
     if (named.size === 0 && nowMs - this.#nodesMs < nodesKnownMs) return
     await this.#settleShares(named)
     for (const [pipeId, pipe] of this.#pipes)
-      if (pipe.namedUntilMs <= monotonicMs()) this.#setShare(pipeId, pipe, 0, undefined)
+      if (pipe.namedUntilMs <= sharedMs()) this.#setShare(pipeId, pipe, 0, undefined)
     if (nowMs - this.#prunedMs < pruneEveryMs) return
     this.#prunedMs = nowMs
     await this.#options.store.pruneDemand()
@@ -294,7 +295,7 @@ export class ClusterQuotas {
 
   /** Runs even while a statement does not return. */
   #endWaits(): void {
-    const nowMs = monotonicMs()
+    const nowMs = sharedMs()
     for (const pipe of this.#pipes.values()) {
       const late = pipe.waiting.filter(({ untilMs }) => untilMs <= nowMs)
       if (late.length === 0) continue
@@ -337,7 +338,7 @@ export class ClusterQuotas {
     const demand = new Map([...named].map(([pipeId, pipe]) => [pipeId, pipe.demand]))
     const { nodes, others } = await store.demand(nodeId, demand)
     this.#nodes = nodes
-    this.#nodesMs = monotonicMs()
+    this.#nodesMs = sharedMs()
     for (const [pipeId, pipe] of named)
       this.#setShare(pipeId, pipe, pipe.demand, others.get(pipeId) ?? { records: 0, nodes: 0 })
   }
@@ -362,7 +363,7 @@ export class ClusterQuotas {
               quiet,
               ((1 - quiet * Math.max(0, nodes - 1 - others.nodes)) * own) / (own + others.records),
             )
-    this.#allowance(pipeId).setShare(share, limits, monotonicMs(), isUnused)
+    this.#allowance(pipeId).setShare(share, limits, sharedMs(), isUnused)
   }
 
   async #returnBlock(pipeId: string, pipe: Pipe): Promise<void> {

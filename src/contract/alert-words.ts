@@ -25,6 +25,7 @@ export const alertEvents = {
     'auto_add_columns could not add columns to the table of a destination; it is repeated with growing pauses.',
   'buffer.near_full':
     'The buffer of the service is 80 % full, or its disk has less than twice buffer.min_free_bytes.',
+  'replica.lagging': 'The replica of the service in object storage is more than 5 minutes behind.',
   'daemon.restarted_after_crash': 'The previous run of the service ended without a normal stop.',
 } as const
 export type AlertEvent = keyof typeof alertEvents

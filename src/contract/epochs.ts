@@ -17,6 +17,11 @@ export interface Epoch {
   first_seq: number
   /** The newest seq of the previous epoch that the backup held; 0 in the first epoch. */
   after_seq: number
+  /**
+   * The place of the replica of which the previous epoch is the beginning: this directory continues its log, as the only one.
+   * What the previous primary accepted beyond `after_seq` is lost, and what it delivered is not repeated.
+   */
+  continues?: string
 }
 
 export const firstEpochs: readonly Epoch[] = [{ epoch: 1, first_seq: 1, after_seq: 0 }]
@@ -26,12 +31,13 @@ const skippedSeqs = 2 ** 40
 
 /**
  * `headSeq` is the newest seq that the restored directory knows. The microseconds of the clock grow faster than any
- * buffer, so two restores of one backup use different numbers.
+ * buffer, so two restores of one backup use different numbers: for 12 days also when `headSeq` is ahead of the clock, as after
+ * an earlier restore.
  */
 export function nextEpoch(epochs: readonly Epoch[], headSeq: number, nowMs: number): Epoch {
   return {
     epoch: current(epochs).epoch + 1,
-    first_seq: Math.max(headSeq + skippedSeqs, nowMs * 1000),
+    first_seq: Math.max(headSeq + skippedSeqs + ((nowMs * 1000) % skippedSeqs), nowMs * 1000),
     after_seq: headSeq,
   }
 }
@@ -45,10 +51,21 @@ export function current(epochs: readonly Epoch[]): Epoch {
   return epochs.at(-1) ?? firstEpochs[0]!
 }
 
-/** Identifies the log that is written now: this directory since this restore. Two restores of one backup differ. */
-export function timelineOf(dataDirId: string, epochs: readonly Epoch[]): string {
-  const { epoch, first_seq } = current(epochs)
+/**
+ * Identifies the log that is written now: this directory since this restore. Two restores of one backup differ. `replica`: the
+ * place of the replica that this process writes. Who takes that over continues its log.
+ */
+export function timelineOf(dataDirId: string, epochs: readonly Epoch[], replica?: string): string {
+  const begun = epochs.findLast(({ continues }) => continues === undefined || continues !== replica)
+  const { epoch, first_seq } = begun ?? current(epochs)
   return `${dataDirId}/${epoch}/${first_seq}`
+}
+
+/** A seq that only a primary which was replaced can have assigned: its end of the log is not in the replica. */
+export function isUnreplicated(epochs: readonly Epoch[], seq: number): boolean {
+  return epochs.some(
+    ({ continues, after_seq, first_seq }) => continues !== undefined && seq > after_seq && seq < first_seq,
+  )
 }
 
 /**

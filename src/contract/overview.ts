@@ -8,6 +8,7 @@ import { destinationStatus, LaneStatus } from './destination.ts'
 import { destinationTypes } from './destination-words.ts'
 import { nodeStates } from './node-words.ts'
 import { notReadyNames, readyWarningNames } from './ready-words.ts'
+import { ReplicaFacts } from './replica-facts.ts'
 import { boolean, count, nullable, positive, query, string, timestamp, uuid } from './schema-parts.ts'
 import { mismatchActions } from './schema-words.ts'
 import { ingestCountFields, usageCountFields } from './usage.ts'
@@ -102,6 +103,9 @@ export const Overview = Type.Object({
     ingest_workers: positive(),
     delivery_restarts: count(),
     egress_private: Type.Enum(['allow', 'deny']),
+    replica: Type.Union([ReplicaFacts, Type.Null()], {
+      description: 'The replica in object storage; null: there is none (`replica.url` is not set).',
+    }),
   }),
   cluster: Type.Union([OverviewCluster, Type.Null()], {
     description: 'The nodes of the cluster; null: a single machine.',

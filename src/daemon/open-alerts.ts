@@ -21,7 +21,7 @@ export type TestAlert = ManagementDeps['testAlert']
 /** In safe mode only test alerts are sent, because the directory can be a copy of another one. */
 export function openAlerts(
   settings: Settings,
-  { cluster, now, metadata, buffer, delivery, drivers }: Stores,
+  { cluster, now, metadata, buffer, delivery, drivers, replica }: Stores,
   marker: RunMarker,
   { log, shutdown, isSafe = false }: StartContext,
 ): TestAlert {
@@ -32,6 +32,7 @@ export function openAlerts(
     metadata,
     troubles: (query) => delivery.troubles(query),
     bufferStatus: () => buffer.status(),
+    replicaLagMs: async () => replica && Date.now() - (await replica.status()).storedThroughMs,
     limits: {
       maxBytes: settings['buffer.max_bytes'],
       minFreeBytes: settings['buffer.min_free_bytes'],

@@ -31,17 +31,16 @@ import { PipeReplays } from '../ingest/parked/replays.ts'
 import type { BodyMemory } from '../ingest/shared-counters.ts'
 import type { Actor } from '../metadata/audit.ts'
 import { Passwords } from '../metadata/password-hash.ts'
-import type { MeasuredReplica } from '../observe/metrics/replica-metrics.ts'
 import { type MetricsServer, openMetrics } from '../observe/metrics/server.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
 import { version } from '../platform/version.ts'
 import type { PrivacyRunner } from '../privacy/jobs.ts'
-import type { Replica } from '../replica/replica-proxy.ts'
 import { formatAddress } from '../settings/config.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { Accounting } from './open-ingest.ts'
 import type { Stores } from './open-stores.ts'
+import { measuredReplica, replicaFacts } from './replica-facts.ts'
 import type { StartContext } from './start-context.ts'
 
 /** When the daemon stops, clients that are still sending are disconnected after this time. */
@@ -101,9 +100,10 @@ export async function openServer(
   const serviceFacts = async () => {
     const ready = await readiness(readinessSources)
     const delivery_restarts = parts.delivery.workerRestarts
+    const replica = parts.replica && (await replicaFacts(settings, parts.replica))
     return {
       buffer: await bufferFacts(settings, buffer),
-      service: { ...service, ...ready, is_ready: ready.reasons.length === 0, delivery_restarts },
+      service: { ...service, ...ready, is_ready: ready.reasons.length === 0, delivery_restarts, replica },
     }
   }
   const tails = new Tails({
@@ -272,15 +272,16 @@ function routesOf(parts: ManagementParts, log: Logger): Route[] {
     longPoll,
     log,
   })
-  return [...managementRoutes(management, actingAs, metadata.versions), ...pulls]
+  return [
+    ...managementRoutes(management, actingAs, {
+      versions: metadata.versions,
+      replicated: parts.replica?.stored ?? null,
+    }),
+    ...pulls,
+  ]
 }
 
 /** Null if metrics are switched off, or if the default address is in use and was not set explicitly. */
-async function measuredReplica(replica: Replica): Promise<MeasuredReplica> {
-  const { state, storedThroughMs, snapshotMs, use } = await replica.status()
-  return { storedThroughMs, snapshotMs, isFailing: state !== 'ok', ...use }
-}
-
 export async function openMetricsServer(
   settings: Settings,
   {
@@ -322,7 +323,7 @@ export async function openMetricsServer(
     {
       followsCrash,
       privacy,
-      replica: replica && (() => measuredReplica(replica)),
+      replica: replica && (() => measuredReplica(settings, replica)),
       certificates,
       build: { version: version(), node: process.versions.node, http_engine: httpEngine },
       limits: {

@@ -5,10 +5,11 @@
 
 import type { OpenBuffer } from '../log/buffer.ts'
 import type { BufferSpec } from '../log/buffer-spec.ts'
+import { ReplicaBarrier } from '../log/replica-barrier.ts'
 import { dataDirAt } from '../maintenance/data-dir.ts'
 import { setRecording } from '../metadata/sqlite/replicated-file.ts'
 import { endsWithin } from '../platform/deadline.ts'
-import { replicaOptions, replicaRules } from '../replica/replica-options.ts'
+import { replicaOptions, replicaRules, targetName } from '../replica/replica-options.ts'
 import { openReplica, type Replica } from '../replica/replica-proxy.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -30,12 +31,24 @@ export function prepareReplica(settings: Settings): void {
   setRecording(dataDirAt(settings.data_dir).metadataFile, replicaOptions(settings) !== null)
 }
 
+export interface StartedReplica extends Replica {
+  /** See `targetName`. */
+  readonly target: string
+  /**
+   * In sync mode: true when what is durable now is in the bucket, false if that takes longer than `replica.timeout`. Null:
+   * nothing waits.
+   */
+  readonly stored: (() => Promise<boolean>) | null
+  /** Calls back when everything that was durable before a moment (`sharedMs`) is in the bucket. */
+  onStoredBefore: (ms: number) => void
+}
+
 /** Null: there is no replica. */
 export async function startReplica(
   settings: Settings,
   { spec, buffer, sealingKey }: { spec: BufferSpec; buffer: OpenBuffer; sealingKey: Buffer },
   { log, shutdown }: StartContext,
-): Promise<Replica | null> {
+): Promise<StartedReplica | null> {
   const chosen = replicaOptions(settings)
   if (chosen === null || spec.kind !== 'segments') return null
   const { root, metadataFile } = dataDirAt(settings.data_dir)
@@ -45,8 +58,10 @@ export async function startReplica(
   })
   const data = { ...chosen, root, metadataFile, buffer: spec, key: sealingKey, log: logSettings(settings) }
   const replica = openReplica(data, {
-    onStored(seq, provenMs) {
+    onStored(seq, { provenMs, beforeMs }) {
       buffer.replicated?.(seq, provenMs)
+      barrier?.storedBefore(beforeMs)
+      started.onStoredBefore(beforeMs)
       proven()
     },
     onRefused(event, message) {
@@ -55,9 +70,17 @@ export async function startReplica(
       process.exit(exitRefused)
     },
   })
+  const barrier = chosen.isSync ? new ReplicaBarrier(() => replica.wake()) : null
+  const started: StartedReplica = {
+    target: targetName(chosen.target),
+    stored: barrier && (() => barrier.stored(AbortSignal.timeout(chosen.timeoutMs))),
+    joined: replica.joined,
+    ...{ status: () => replica.status(), wake: () => replica.wake(), close: () => replica.close() },
+    onStoredBefore: () => {},
+  }
   shutdown.set('close replica', () => replica.close())
   // A log that waits for the replica would reject the first requests until there is a slot of this run.
   const isReady = replicaRules(settings) === null ? replica.joined : isProven
   if (!(await endsWithin(joinWithinMs, isReady))) log.warn('replica.not_reached')
-  return replica
+  return started
 }

@@ -20,7 +20,6 @@ import type { Metadata } from '../metadata/store.ts'
 import { type HistoryHandle, openHistory } from '../observe/history/history-proxy.ts'
 import { endsWithin } from '../platform/deadline.ts'
 import type { Logger } from '../platform/log.ts'
-import type { Replica } from '../replica/replica-proxy.ts'
 import { logSettings } from '../settings/log-settings.ts'
 import type { Settings } from '../settings/settings.ts'
 import { knownBuffer } from '../stores/known-buffer.ts'
@@ -33,7 +32,7 @@ import {
   openAcrossNodes,
   openCluster,
 } from './open-cluster.ts'
-import { prepareReplica, startReplica } from './open-replica.ts'
+import { prepareReplica, type StartedReplica, startReplica } from './open-replica.ts'
 import { exitWhenDead, type StartContext } from './start-context.ts'
 import { WorkspaceCount } from './workspace-count.ts'
 
@@ -63,7 +62,7 @@ export interface Stores {
   /** The counters of ingest, shared by its threads. */
   counters: SharedCounters
   /** Null: there is no replica. */
-  replica: Replica | null
+  replica: StartedReplica | null
   /** Parks records that do not match the schema of their pipe. */
   parking: ParkQueue
   /** The policy in effect. With `egress.private = "auto"` the second workspace changes it. */
@@ -125,10 +124,13 @@ export async function openStores(
     maxParkedBytes: settings['parked.max_bytes'],
     log: logSettings(settings),
     isSafe: context.isSafe ?? false,
+    replica: replica && { target: replica.target, isSync: replica.stored !== null },
+    onReplicaAwaited: () => replica?.wake(),
     // Before the directory is open there is no copy to read again.
     onPipeChanged: (pipeId) => announce(pipeId),
     onFatal: exitWhenDead('delivery', context),
   })
+  if (replica !== null) replica.onStoredBefore = local.replicated
   shutdown.set('close delivery', () => local.close())
   const counters = new SharedCounters()
   const parts = { local, buffer: spec, metadata, counters }
@@ -179,7 +181,7 @@ export async function openStores(
     authenticateSender,
     counters,
     replica,
-    parking: new ParkQueue(metadata.pipeParked, settings['parked.max_bytes']),
+    parking: new ParkQueue(metadata.pipeParked, settings['parked.max_bytes'], replica?.stored ?? null),
     egress,
     drivers,
   }

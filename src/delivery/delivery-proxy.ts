@@ -27,7 +27,7 @@ import type {
   Rereads,
   TroubleQuery,
 } from './delivery.ts'
-import { DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
+import { type DeliveryReplica, DeliveryWorker, type WorkerEnd } from './delivery-worker.ts'
 import { allBlocked, StoredLanes } from './stored-lanes.ts'
 import { WorkerDeaths } from './worker-deaths.ts'
 
@@ -50,6 +50,10 @@ export interface DeliveryOptions {
   log: LogSettings
   /** Treats every destination as blocked: `serve --safe`. */
   isSafe?: boolean
+  /** Null or undefined: there is no replica. */
+  replica?: DeliveryReplica | null
+  /** A lane waits until its range is in the replica. */
+  onReplicaAwaited?(): void
   /** Delivery has changed the metadata of this pipe: every copy of it must be read again. */
   onPipeChanged?(pipeId: string): void
   /** Delivery cannot continue: the process must end. */
@@ -70,7 +74,10 @@ export interface DeliveryHandle extends Delivery {
 }
 
 /** The delivery worker of this process. */
-export interface LocalDelivery extends DeliveryHandle, Rereads {}
+export interface LocalDelivery extends DeliveryHandle, Rereads {
+  /** Everything that was durable before this moment (`sharedMs`) is in the replica. */
+  replicated(beforeMs: number): void
+}
 
 const defaultGraceMs = 10_000
 const noMetrics: DeliveryMetrics = { inFlightBytes: 0, workerRestarts: 0, lanes: [], attempts: [] }
@@ -171,6 +178,10 @@ class Supervisor implements LocalDelivery {
     return ((await found.catch(unlessInterrupted)) ?? null) as LaneTrouble[] | null
   }
 
+  readonly replicated = (beforeMs: number): void => {
+    if (this.#options.replica?.isSync === true && this.#isUp) this.#worker.replicated(beforeMs)
+  }
+
   get workerRestarts(): number {
     return this.#restarts
   }
@@ -250,6 +261,7 @@ class Supervisor implements LocalDelivery {
       maxParkedBytes,
       log,
       isSafe = false,
+      replica = null,
     } = this.#options
     const worker = new DeliveryWorker({
       buffer,
@@ -264,8 +276,10 @@ class Supervisor implements LocalDelivery {
       quarantined: this.#deaths.quarantined,
       isSafe,
       endsPulls: this.#endsPulls,
+      replica,
     })
     worker.onColumnsAdded = (pipeId) => this.#options.onPipeChanged?.(pipeId)
+    worker.onReplicaAwaited = () => this.#options.onReplicaAwaited?.()
     worker.onFinished = (destinationId) => this.#deaths.finished(destinationId)
     worker.onDeliveredApart = (destinationId) => {
       if (!this.#deaths.delivered(destinationId)) return

@@ -40,12 +40,23 @@ export interface DeliveryThreadData {
   isSafe: boolean
   /** The process is stopping: pulls do not wait. */
   endsPulls: boolean
+  /** Null: there is no replica. */
+  replica: DeliveryReplica | null
+}
+
+export interface DeliveryReplica {
+  /** The name of its place, as in `Epoch.continues`. */
+  target: string
+  /** A range is in the replica before it is sent. */
+  isSync: boolean
 }
 
 export interface DeliveryCalls extends Delivery, Rereads {
   close(graceMs: number): Promise<void>
   /** Ends the quarantine of a lane. */
   release(destinationId: string): void
+  /** Everything that was durable before this moment (`sharedMs`) is in the replica. */
+  replicated(beforeMs: number): void
 }
 export type DeliveryMethod = keyof DeliveryCalls
 
@@ -57,6 +68,8 @@ export interface DeliveryReports {
   deliveredApart(destinationId: string): void
   /** Columns were added for a destination of this pipe: its metadata has changed. */
   columnsAdded(pipeId: string): void
+  /** A lane waits until its range is in the replica. */
+  replicaAwaited(): void
 }
 
 export interface WorkerEnd extends Death {
@@ -81,6 +94,7 @@ export class DeliveryWorker {
   onFinished: (destinationId: string) => void = () => {}
   onDeliveredApart: (destinationId: string) => void = () => {}
   onColumnsAdded: (pipeId: string) => void = () => {}
+  onReplicaAwaited: () => void = () => {}
   readonly #thread: Thread<DeliveryCalls, DeliveryReports>
 
   constructor(data: Omit<DeliveryThreadData, 'board'>) {
@@ -95,6 +109,7 @@ export class DeliveryWorker {
         finished: (destinationId) => this.onFinished(destinationId),
         deliveredApart: (destinationId) => this.onDeliveredApart(destinationId),
         columnsAdded: (pipeId) => this.onColumnsAdded(pipeId),
+        replicaAwaited: () => this.onReplicaAwaited(),
       },
       // Management only needs to know that nothing can be saved for now.
       errors: { LaneStoreUnavailableError: StorageUnavailableError },
@@ -122,6 +137,10 @@ export class DeliveryWorker {
 
   release(destinationId: string): void {
     this.#thread.tell('release', [destinationId])
+  }
+
+  replicated(beforeMs: number): void {
+    this.#thread.tell('replicated', [beforeMs])
   }
 
   terminate(reason: string): void {

@@ -78,12 +78,26 @@
  * the batch of that attempt, whose range the new owner has loaded and repeats under the same identity. It saves nothing:
  * each save carries its epoch. Once a save was rejected it sends nothing either, not even ranges that were saved before.
  *
+ * With a replica in sync mode the row is in the bucket too before its range is sent. The machine that takes over repeats the
+ * range under the same identity, and what the lost machine saved afterwards is done again:
+ *
+ *   | the machine is lost …                       | the row in the bucket | on the machine that takes over         |
+ *   |---------------------------------------------|-----------------------|----------------------------------------|
+ *   | after a range is saved, before its slot     | an earlier cursor     | another range is cut; nothing was sent |
+ *   | after its slot, in or after the attempt     | cursor, range, next   | the same ranges, the same identities   |
+ *   | after the cursor's move was saved, before   | cursor, range, next   | the same: at least once; exactly_once: |
+ *   |   the slot that has it                      |                       |   nothing to send                      |
+ *
+ * A primary that was replaced and does not know it yet can end the attempt that it has begun, and begin those whose ranges
+ * are in the bucket already. It saves them on its own disk alone.
+ *
  * The outcome of the messages that the cursor moved past (`passedBetween`) is saved in the same transaction as the
  * cursor. So for every line above, the message lookup is consistent: after a crash before a save, the message is
  * pending and not in the history; after the save both agree. The save of a rewind moves the cursor and invalidates the
  * history after it; a repair invalidates all of it.
  */
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
+import type { ReplicaBarrier } from '../log/replica-barrier.ts'
 import {
   fixedThrough,
   type LaneChange,
@@ -95,8 +109,10 @@ import {
   nextRanges,
   noCounts,
   type PassedMessages,
+  type SeqRange,
 } from '../metadata/lane-state.ts'
 import type { NewParked } from '../metadata/parked-store-port.ts'
+import { sharedMs } from '../platform/shared-clock.ts'
 import type { DroppedMessages } from './batch-reader.ts'
 import type { RewindResult } from './delivery.ts'
 import type { LaneDeps } from './lane.ts'
@@ -143,6 +159,10 @@ export class DurableState {
   /** Monotonic time of the last save. */
   #savedAt = Number.NEGATIVE_INFINITY
   #detached: 'removed' | 'handed over' | null = null
+  /** The newest saves that fixed ranges which no earlier save had, oldest first, with their moments (`sharedMs`). */
+  #fixed: { row: LaneState; savedMs: number }[]
+  /** The moment of the last save. */
+  #savedMs = sharedMs()
 
   constructor(spec: LaneSpec, row: LaneState, deps: LaneDeps) {
     this.log = openLaneLog(deps.log, spec)
@@ -154,6 +174,8 @@ export class DurableState {
     this.#saved = row
     this.#inheritedThroughSeq = fixedThrough(row)
     this.#counts = noCounts(spec)
+    // What was loaded can be on the disk alone.
+    this.#fixed = [{ row, savedMs: this.#savedMs }]
   }
 
   get row(): LaneState {
@@ -237,6 +259,33 @@ export class DurableState {
     if (this.#isDirty && !this.#isRangeSaved()) await this.save()
   }
 
+  /**
+   * In sync mode: true when the row's range is in the replica too, false when `signal` ends the wait. Call it after
+   * `saveForAttempt`. A new primary then repeats the range under the same identity.
+   */
+  async replicatedForAttempt(replica: ReplicaBarrier, signal: AbortSignal): Promise<boolean> {
+    const { batchFirstSeq, batchLastSeq } = this.#row
+    const fixed =
+      this.#isUntried && this.#fixed.find(({ row }) => hasRange(row, [batchFirstSeq!, batchLastSeq!]))
+    return await replica.stored(signal, fixed ? fixed.savedMs : this.#savedMs)
+  }
+
+  /** As `replicatedForAttempt`, for the last save. True if nothing waits for a replica. */
+  async replicated(signal: AbortSignal): Promise<boolean> {
+    const { replica } = this.#deps
+    return replica === null || (await replica.stored(signal, this.#savedMs))
+  }
+
+  /** Ranges are in the replica by the time of their attempts, if the store is fast enough. */
+  #noteFixed(replica: ReplicaBarrier): void {
+    const last = this.#fixed.at(-1)!.row
+    const { batchFirstSeq, batchLastSeq } = this.#saved
+    const current: SeqRange[] = batchFirstSeq === null ? [] : [[batchFirstSeq, batchLastSeq!]]
+    if ([...current, ...nextRanges(this.#saved)].every((range) => hasRange(last, range))) return
+    this.#fixed = [...this.#fixed.slice(-2), { row: this.#saved, savedMs: this.#savedMs }]
+    replica.ask()
+  }
+
   /** Saves while an attempt is under way. The next save waits for this one, and rejects if it failed. */
   saveInBackground(onFailed: () => void): void {
     if (!this.#isDirty || this.#detached !== null || this.#behind !== null) return
@@ -265,11 +314,15 @@ export class DurableState {
     this.change(transition.withoutNext(this.#row, this.#inheritedThroughSeq))
   }
 
+  get #isUntried(): boolean {
+    const { bisectLastSeq, attempts, recordOffset } = this.#row
+    return attempts === 0 && bisectLastSeq === null && recordOffset === 0
+  }
+
   /** A failed range can differ from the saved one, because it was cut again; a range without a result cannot. */
   #isRangeSaved(): boolean {
-    const { batchFirstSeq, batchLastSeq, bisectLastSeq, attempts, recordOffset } = this.#row
-    const isUntried = attempts === 0 && bisectLastSeq === null && recordOffset === 0
-    return isUntried && batchFirstSeq !== null && isNextOf(this.#saved, batchFirstSeq, batchLastSeq)
+    const { batchFirstSeq, batchLastSeq } = this.#row
+    return this.#isUntried && batchFirstSeq !== null && isNextOf(this.#saved, batchFirstSeq, batchLastSeq)
   }
 
   async #save(): Promise<void> {
@@ -288,6 +341,8 @@ export class DurableState {
     const isWorthSaving = hasCounts || counts.passed.length + counts.attempts.length + latency.length > 0
     await this.#deps.save(row, isWorthSaving ? counts : null, parked)
     this.#saved = row
+    this.#savedMs = sharedMs()
+    if (this.#deps.replica !== null) this.#noteFixed(this.#deps.replica)
     if (parked.length > 0) await this.#deps.parking.refresh()
     this.#deps.onSaved()
   }
@@ -419,6 +474,11 @@ function isNextOf(row: LaneState, firstSeq: number, lastSeq?: number | null): bo
   return nextRanges(row).some(
     ([first, last]) => first === firstSeq && (lastSeq === undefined || last === lastSeq),
   )
+}
+
+/** The range is the row's current one or one of the next. */
+function hasRange(row: LaneState, [first, last]: SeqRange): boolean {
+  return (row.batchFirstSeq === first && row.batchLastSeq === last) || isNextOf(row, first, last)
 }
 
 /** A message that was parked as a whole is part of no batch. */

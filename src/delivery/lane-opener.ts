@@ -10,6 +10,7 @@ import { wordsOf } from '../contract/destination-words.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { BufferReader } from '../log/buffer.ts'
+import type { ReplicaBarrier } from '../log/replica-barrier.ts'
 import type { LaneOwnership } from '../metadata/lane-ownership.ts'
 import {
   fixedThrough,
@@ -48,6 +49,8 @@ export interface LaneOpenerOptions {
   log: Logger
   maxInFlightBytes: number
   epochs: readonly Epoch[]
+  /** Null: lanes do not wait for a replica. */
+  replica: ReplicaBarrier | null
   parked: { store: ParkedStore & RangeStore; maxBytes: number }
 }
 
@@ -130,7 +133,7 @@ export class LaneOpener {
   }
 
   #depsOf(pipeId: string, epoch: number, parking: Parking): LaneDeps {
-    const { reader, openDriver, steps, clock, random, log, epochs, ownership } = this.#options
+    const { reader, openDriver, steps, clock, random, log, epochs, replica, ownership } = this.#options
     // Each lane has its own reader, so that a lane that ends does not wait.
     return {
       isOwned: () => ownership.holds(pipeId, epoch),
@@ -143,6 +146,7 @@ export class LaneOpener {
       log,
       epoch,
       epochs,
+      replica,
       parking,
       budget: this.budget,
       observed: this.observed,

@@ -16,6 +16,7 @@ import type { LaneStatus } from '../contract/destination.ts'
 import type { Epoch } from '../contract/epochs.ts'
 import type { DestinationDriver } from '../destinations/driver.ts'
 import type { BufferReader, MarkedMessage } from '../log/buffer.ts'
+import type { ReplicaBarrier } from '../log/replica-barrier.ts'
 import type { LaneChange, LaneCounts, LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedCounts } from '../metadata/parked-store-port.ts'
 import type { HistogramCounts } from '../platform/histogram.ts'
@@ -139,6 +140,8 @@ export interface LaneDeps {
   readonly pullTurns: EventLoopTurns
   /** The epochs of the data directory: a consumer's seq can be from a timeline that a restore has ended. */
   readonly epochs: readonly Epoch[]
+  /** A range is in the replica before it is sent. Null: nothing waits for a replica. */
+  readonly replica: ReplicaBarrier | null
   /** True while this process owns the lane. Checked before every attempt, and before a message is handed to a consumer. */
   isOwned(): boolean
   /** The epoch of the ownership with which the lane was opened. Every save carries it. */

@@ -2,7 +2,8 @@
  * A push lane's attempts, one at a time: the batch in memory ─▶ driver ─▶ outcome ─▶ what is left of the batch. Owns
  * the lane's driver and its slot in the destination's rate limit; `progress.ts` decides how an outcome changes the row.
  */
-import type { Batch, DestinationDriver } from '../destinations/driver.ts'
+import { isUnreplicated } from '../contract/epochs.ts'
+import { type Batch, type DestinationDriver, unreplicated } from '../destinations/driver.ts'
 import type { MarkedMessage } from '../log/buffer.ts'
 import type { LaneSpec, LaneState } from '../metadata/lane-state.ts'
 import type { ParkedPosition } from '../metadata/parked-store-port.ts'
@@ -148,7 +149,8 @@ export class PushAttempts {
 
   async #messageIdAt(pipeId: string, seq: number): Promise<string | null> {
     const { messages } = await this.#deps.reader.read(pipeId, seq - 1, { maxRecords: 1, maxBytes: 1 })
-    return messages[0]?.seq === seq ? messages[0].msgId : null
+    if (messages[0]?.seq === seq) return messages[0].msgId
+    return isUnreplicated(this.#deps.epochs, seq) ? unreplicated : null
   }
 
   /** Logs, measures and records each attempt. */

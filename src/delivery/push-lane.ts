@@ -25,6 +25,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { MarkedMessage } from '../log/buffer.ts'
+import type { ReplicaBarrier } from '../log/replica-barrier.ts'
 import { LaneOwnershipLostError, type LaneSpec, type LaneState } from '../metadata/lane-state.ts'
 import { bytesOf } from './batch.ts'
 import { aheadLimits, type DroppedMessages, type ReservedBatch } from './batch-reader.ts'
@@ -178,6 +179,8 @@ export class PushLane extends LaneCore {
     }
     if (this.#reserved === null && !(await this.#prepare())) return
     await this.state.saveForAttempt()
+    const { replica } = this.deps
+    if (replica !== null && !(await this.#isReplicated(replica))) return
     // A command, a deletion or the end of the lane can have arrived during the save. The fixed range can wait.
     if (!this.mailbox.isEmpty || this.requestedEnd !== null || this.#isRereadDue) return
     this.#requireOwned()
@@ -187,6 +190,15 @@ export class PushLane extends LaneCore {
     const left = await attempt
     this.#cancelSave()
     this.#keep(left)
+  }
+
+  /** False: something else comes first. */
+  async #isReplicated(replica: ReplicaBarrier): Promise<boolean> {
+    const interrupt = new AbortController()
+    this.#interruptStep = () => interrupt.abort()
+    const isReplicated = await this.state.replicatedForAttempt(replica, interrupt.signal)
+    this.#interruptStep = null
+    return isReplicated
   }
 
   /** A process that was stopped for longer than its lease detects it here and sends nothing. */

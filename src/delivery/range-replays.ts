@@ -216,7 +216,7 @@ export class RangeReplays {
     if (descriptorOf(spec.type).isExactlyOnce(spec.config)) current.batchNo ??= await store.numberRange(owner)
     if (!current.isSaved) await this.#save(current)
     // A command, or the end of the lane, can have arrived meanwhile. The fixed range can wait.
-    if (interrupt.aborted) return
+    if (interrupt.aborted || !(await this.#lane.replicated(interrupt))) return
     if (!this.#deps.isOwned()) throw new LaneOwnershipLostError([this.#destinationId])
     const { attempts } = current.row
     await this.#attempts.run(messages, spec, current.course)

@@ -120,7 +120,11 @@ export class Replays {
     const reservation = await memory.reserve(message.body.length, interrupt)
     if (reservation === null) return
     try {
-      const batch = replayBatch(replay, await this.#numberOf(replay, spec))
+      const number = await this.#numberOf(replay, spec)
+      const { replica } = this.#deps
+      // With its number, which a new primary must not give to another replay.
+      if (replica !== null && !(await replica.stored(interrupt))) return
+      const batch = replayBatch(replay, number)
       await this.#settle(await this.#attempts.replay(batch, spec, this.#tries + 1), replay, spec)
     } finally {
       reservation.release()

@@ -51,8 +51,8 @@ export interface AttemptProgress {
   beforeRequest(): Promise<void>
   /** The first `records` records of the batch are stored, including those left out; they are not sent again. */
   stored(records: number): void
-  /** The `msg_id` of the pipe's message at this seq; null if the buffer holds none. */
-  messageIdAt(seq: number): Promise<string | null>
+  /** The `msg_id` of the pipe's message at this seq; null if the buffer holds none; or `unreplicated`. */
+  messageIdAt(seq: number): Promise<string | typeof unreplicated | null>
   /**
    * Null if the lane does not park records. Otherwise (`on_permanent_error: park`) the driver stores every other record
    * of the batch, but first awaits this call with ALL rejected records. After a crash between the two, both are
@@ -76,6 +76,9 @@ export interface Exchanged {
   /** Describes it. Called at most once, after the attempt, and only for the exchange that is kept. */
   describe(): AttemptExchange
 }
+
+/** Instead of a `msg_id`: only a primary that this directory has replaced can have had a message there. */
+export const unreplicated = 'unreplicated'
 
 export type ParkRecords = (rejected: readonly RejectedRecord[]) => Promise<void>
 

@@ -14,6 +14,7 @@
  */
 import type { ApiError } from '../contract/errors.ts'
 import { StorageUnavailableError } from '../platform/error-code.ts'
+import { sharedMs } from '../platform/shared-clock.ts'
 import {
   bucketState,
   capacityOf,
@@ -43,7 +44,7 @@ export interface ReservedBlock {
 }
 
 /** The quotas of one ingest thread or of main. `ask` must not reject. */
-export function createClusterQuota(counters: SharedCounters, ask: AskQuota, now = monotonicMs): Quota {
+export function createClusterQuota(counters: SharedCounters, ask: AskQuota, now = sharedMs): Quota {
   return {
     async reserve(pipeId, limits, amount) {
       const allowance = new PipeAllowance(counters, pipeId)
@@ -57,11 +58,6 @@ export function createClusterQuota(counters: SharedCounters, ask: AskQuota, now 
     // Not needed: the sums of a day start with the usage, which includes records accepted without limits.
     count: () => {},
   }
-}
-
-/** The same in all threads, unlike performance.now(). */
-export function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1_000_000
 }
 
 export class PipeAllowance {

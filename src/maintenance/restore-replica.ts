@@ -10,24 +10,22 @@ import { chmodSync, copyFileSync, existsSync, realpathSync, rmSync, writeFileSyn
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { loadSealingKey } from '../metadata/sealing-key.ts'
-import { ConfigError } from '../platform/config-error.ts'
 import { fsyncFile } from '../platform/fsync.ts'
 import { version } from '../platform/version.ts'
-import { BucketError, openBucket } from '../replica/bucket.ts'
+import { openBucket } from '../replica/bucket.ts'
 import type { FoundSlot } from '../replica/chain.ts'
 import { targetName } from '../replica/replica-options.ts'
 import { type Rebuilt, rebuild } from '../replica/restore.ts'
-import { replicaKey, SealError } from '../replica/sealing.ts'
-import { SlotError, type SlotHeader } from '../replica/slot.ts'
-import { SnapshotError } from '../replica/snapshot.ts'
+import { replicaKey } from '../replica/sealing.ts'
+import type { SlotHeader } from '../replica/slot.ts'
 import { replicaTarget } from '../replica/target.ts'
 import { ReplacedError, SlotWriter } from '../replica/writer.ts'
 import { writeWriterFile } from '../replica/writer-file.ts'
 import type { Settings } from '../settings/settings.ts'
-import { ArchiveError } from './archive.ts'
 import { dataDirAt, makeDirectory } from './data-dir.ts'
 import { DataDirError } from './errors.ts'
 import { DataDirInUseError, lockDataDir } from './lock.ts'
+import { inReplicaWords } from './replica-errors.ts'
 import { emptyTarget, nameRestored } from './restore.ts'
 
 export interface RestoreFromReplica {
@@ -56,6 +54,12 @@ export interface RestoredReplica extends Rebuilt {
 }
 
 const attempts = 8
+
+const hints = {
+  unreachable: 'run the same command again: it continues',
+  anotherKey: 'give the key of the lost directory with --key-file',
+  damaged: 'choose an earlier moment with --at, or restore a backup',
+}
 
 /** Throws DataDirError: `conflict` if the directory is not empty, `damaged` if the replica cannot be used; ConfigError for the key. */
 export async function restoreReplica(
@@ -106,10 +110,12 @@ export async function restoreReplica(
     if (includesKey) copyKey(keyFile, path.join(beside, 'sealing.key'))
     rmSync(path.join(beside, promoteName), { force: true })
     unlock()
-    await nameRestored({ ...built, beside, target: dir, paused })
+    // A state of the past is another log: what was delivered since then is delivered again.
+    const continues = atMs === null ? writer.target : undefined
+    await nameRestored({ ...built, beside, target: dir, paused, continues })
     return { ...built, includesKey }
   } catch (error) {
-    throw inWords(error, url)
+    throw inReplicaWords(error, url, hints).error
   } finally {
     unlock()
     bucket.close()
@@ -192,27 +198,4 @@ function copyKey(from: string, to: string): void {
   copyFileSync(from, to)
   chmodSync(to, 0o600)
   fsyncFile(to)
-}
-
-function inWords(error: unknown, url: string): unknown {
-  if (error instanceof BucketError)
-    return new DataDirError(
-      'damaged',
-      `${url}: ${error.message}`,
-      'run the same command again: it continues',
-      error,
-    )
-  if (error instanceof SealError)
-    return new ConfigError(
-      `secrets.key_file: ${url} was sealed with another key; give the key of the lost directory with --key-file`,
-    )
-  const isDamage =
-    error instanceof SlotError || error instanceof SnapshotError || error instanceof ArchiveError
-  if (!isDamage) return error
-  return new DataDirError(
-    'damaged',
-    `${url} cannot be restored: ${error.message}`,
-    'choose an earlier moment with --at, or restore a backup',
-    error,
-  )
 }

@@ -104,13 +104,15 @@ export async function nameRestored(restored: {
   paused: boolean
   /** See `beginEpoch`. */
   recordingId: string | null
+  continues?: string | undefined
 }): Promise<void> {
-  const { beside, target, paused: isPaused, recordingId } = restored
+  const { beside, target, paused: isPaused, recordingId, continues } = restored
   const metadataFile = path.join(beside, 'metadata.db')
   const { lastSeq } = requireOwnBuffer(path.join(beside, 'buffer'), metadataFile, restored)
   const { dataDirId, epochs } = beginEpoch(metadataFile, lastSeq, commandNow(), {
     isPaused,
     recordingId,
+    continues,
   })
   continueMarks(beside, timelineOf(dataDirId, epochs.slice(0, -1)), timelineOf(dataDirId, epochs))
   giveToOwnerOf(target, beside)

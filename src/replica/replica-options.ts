@@ -32,7 +32,11 @@ export function replicaOptions(settings: Settings): ReplicaOptions | null {
 }
 
 /** Names the place in messages and in the file of the writer. Contains no secret. */
-export function targetName({ bucket, prefix, endpoint }: ReplicaTarget): string {
+export function targetName({
+  bucket,
+  prefix,
+  endpoint,
+}: Pick<ReplicaTarget, 'bucket' | 'prefix' | 'endpoint'>): string {
   return `s3://${bucket}/${prefix}${endpoint === null ? '' : ` at ${endpoint}`}`
 }
 

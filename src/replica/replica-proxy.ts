@@ -6,6 +6,7 @@
  *      ▲           │ another writer, or an unfit store: onRefused
  *      └── pause ◀─┴── an error of the disk, or of the program
  */
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import { endsWithin } from '../platform/deadline.ts'
@@ -15,6 +16,7 @@ import { Waits } from '../platform/waits.ts'
 import type { ReplicaTarget } from './bucket.ts'
 import { type BucketCounters, newBucketCounters } from './bucket-counters.ts'
 import type { ReplicaStatus } from './replicator.ts'
+import type { OnStored } from './replicator-parts.ts'
 import type { RefusedEvent } from './run-replica.ts'
 
 export interface ReplicaThreadData {
@@ -34,6 +36,8 @@ export interface ReplicaThreadData {
 
 export interface ReplicaCalls {
   status(): ReplicaView
+  /** Something was written that somebody waits for. */
+  wake(): void
   /** Stores everything of this moment, unless that takes longer. Nothing is stored after it. */
   finish(withinMs: number): void
 }
@@ -41,7 +45,7 @@ export interface ReplicaCalls {
 export interface ReplicaReports {
   /** The newest slot is one of this directory. */
   joined(): void
-  stored(seq: number, provenMs: number): void
+  stored: OnStored
   refused(event: RefusedEvent, message: string): void
 }
 
@@ -49,19 +53,22 @@ export interface ReplicaReports {
 export interface ReplicaView extends Omit<ReplicaStatus, 'state'> {
   state: ReplicaStatus['state'] | 'joining'
   use: BucketCounters
+  /** Requests of a day, at the rate of the last hour. */
+  requestsPerDay: BucketCounters['requests']
 }
 
 export interface Replica {
   /** Resolves when the bucket has answered that this directory is its writer. */
   readonly joined: Promise<void>
   status(): Promise<ReplicaView>
+  /** What is durable now is stored without waiting for the interval. */
+  wake(): void
   /** Stores what the daemon wrote last. Never rejects. */
   close(): Promise<void>
 }
 
 export interface ReplicaEvents {
-  /** Everything up to this seq can be restored from the bucket. */
-  onStored(seq: number, provenMs: number): void
+  onStored: OnStored
   /** Called once, from `joining` or later. The process must end: another writer has the log, or the store is unfit. */
   onRefused(event: RefusedEvent, message: string): void
 }
@@ -92,8 +99,10 @@ class ReplicaProxy implements Replica {
     // Before the bucket has answered, the lag is counted from the start.
     storedThroughMs: Date.now(),
     snapshotMs: null,
+    stored: null,
     error: null,
     use: newBucketCounters(),
+    requestsPerDay: newBucketCounters().requests,
   }
 
   constructor(data: ReplicaThreadData, events: ReplicaEvents) {
@@ -117,6 +126,10 @@ class ReplicaProxy implements Replica {
     return this.#last
   }
 
+  wake(): void {
+    this.#thread?.tell('wake', [])
+  }
+
   async close(): Promise<void> {
     this.#isClosing = true
     this.#waits.end()
@@ -138,10 +151,11 @@ class ReplicaProxy implements Replica {
         data: this.#data,
         host: {
           joined: () => this.#onJoined(),
-          stored: (seq, provenMs) => this.#events.onStored(seq, provenMs),
+          stored: (seq, moments) => this.#events.onStored(seq, moments),
           refused: (event, message) => this.#events.onRefused(event, message),
         },
         holdsProcess: true,
+        limits: { maxYoungGenerationSizeMb: resourceLimits.replicaYoungHeapMiB },
       })
       this.#thread = thread
       const { error } = await thread.ended

@@ -16,9 +16,16 @@ export interface ReplicatorParts {
   /** The longest time without a slot; null: there is none while nothing changes. */
   heartbeatMs: number | null
   log: Logger
-  /**
-   * Everything up to this seq can be restored from the bucket. `provenMs`: before the newest slot was sent, this machine
-   * was not replaced (`sharedMs`).
-   */
-  onStored(seq: number, provenMs: number): void
+  onStored: OnStored
+}
+
+/** Everything up to this seq can be restored from the bucket. */
+export type OnStored = (seq: number, moments: StoredMoments) => void
+
+/** Both by `sharedMs`. */
+export interface StoredMoments {
+  /** When the newest slot was sent, this machine was not replaced. */
+  provenMs: number
+  /** Everything that was durable before this moment can be restored. */
+  beforeMs: number
 }

@@ -13,14 +13,14 @@
 import { setMaxListeners } from 'node:events'
 import { mkdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
-import { sharedMs } from '../log/segments/held-results.ts'
 import type { LogRows } from '../log/segments/replicated-rows.ts'
 import type { RowChanges } from '../metadata/sqlite/row-changes.ts'
 import { hourMs } from '../platform/quantities.ts'
 import { SerialQueue } from '../platform/serial-queue.ts'
+import { sharedMs } from '../platform/shared-clock.ts'
 import { Waits } from '../platform/waits.ts'
 import { BucketError } from './bucket.ts'
-import { Keeper } from './keeper.ts'
+import { Keeper, type StoredObjects } from './keeper.ts'
 import type { ReplicatorParts } from './replicator-parts.ts'
 import { ReplacedError } from './writer.ts'
 
@@ -34,6 +34,8 @@ export interface ReplicaStatus {
   storedThroughMs: number
   /** When the newest snapshot was stored; null: none yet, so nothing can be restored. */
   snapshotMs: number | null
+  /** In the bucket, when the newest snapshot was stored; null: not counted yet. */
+  stored: StoredObjects | null
   error: { code: string; message: string; sinceMs: number } | null
 }
 
@@ -107,6 +109,7 @@ export class Replicator {
       generation: writer.file.generation,
       storedThroughMs: this.#storedThroughMs,
       snapshotMs: this.#keeper.snapshotMs,
+      stored: this.#keeper.stored,
       error: this.#error,
     }
   }
@@ -168,6 +171,7 @@ export class Replicator {
   async #shipGroup(isForced = this.#isHeartbeatDue()): Promise<void> {
     const { changes, writer, onStored } = this.#parts
     const beganMs = Date.now()
+    const begunMs = sharedMs()
     for (let group: Group = { target: null, isComplete: false }; !group.isComplete; ) {
       const { headSeq } = writer.position
       const changed = group.target === null ? changes.take(slotBytes) : null
@@ -179,7 +183,8 @@ export class Replicator {
     }
     this.#storedThroughMs = beganMs
     // Without a snapshot, nothing that is in slots can be restored.
-    if (this.#keeper.hasSnapshot) onStored(writer.position.headSeq, this.#provenMs)
+    if (this.#keeper.hasSnapshot)
+      onStored(writer.position.headSeq, { provenMs: this.#provenMs, beforeMs: begunMs })
   }
 
   /** The part of the log that goes into the next slot: none until all changed rows of this moment are read. */

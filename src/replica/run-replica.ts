@@ -6,6 +6,7 @@ import type { Logger } from '../platform/log.ts'
 import { Waits } from '../platform/waits.ts'
 import { type Bucket, BucketError, probeBucket } from './bucket.ts'
 import { type ReplicaStatus, Replicator } from './replicator.ts'
+import type { OnStored } from './replicator-parts.ts'
 import { SlotError } from './slot.ts'
 import { ReplacedError, SlotWriter, type WriterSpec } from './writer.ts'
 
@@ -20,7 +21,7 @@ export interface ReplicaParts {
   heartbeatMs: number | null
   log: Logger
   onJoined(): void
-  onStored(seq: number, provenMs: number): void
+  onStored: OnStored
   /** The process must end: `event` is the line for the log. */
   onRefused(event: RefusedEvent, message: string): void
 }

@@ -174,11 +174,11 @@ for (const name of ['pipectl.js', 'pipectl.mjs']) {
   })
 }
 
-t.test('it is under 2 KB, and the guide has its hash', async (t) => {
+t.test('it is under 4 KB, and the guide has its hash', async (t) => {
   const script = readFileSync(new URL('../../dist/browser/pipectl.js', import.meta.url))
   for (const name of ['pipectl.js', 'pipectl.mjs']) {
     const { length } = readFileSync(new URL(`../../dist/browser/${name}.gz`, import.meta.url))
-    t.ok(length < 2_000, `${name}: ${length} bytes with gzip`)
+    t.ok(length < 4_000, `${name}: ${length} bytes with gzip`)
   }
   const guide = readFileSync(new URL('../../docs/browser.md', import.meta.url), 'utf8')
   t.match(guide, `sha384-${createHash('sha384').update(script).digest('base64')}`)

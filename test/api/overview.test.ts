@@ -20,7 +20,13 @@ t.test('nothing yet: no pipe, and what is said of buffer and service', async (t)
   t.strictSame(found.pipes, [])
   t.match(found.buffer, { max_bytes: 20 * 1024 ** 3, min_free_disk_bytes: 0, unavailable_reason: null })
   t.ok(found.buffer.free_disk_bytes > 0)
-  t.match(found.service, { is_ready: true, reasons: [], delivery_restarts: 0, egress_private: 'allow' })
+  t.match(found.service, {
+    is_ready: true,
+    reasons: [],
+    delivery_restarts: 0,
+    egress_private: 'allow',
+    replica: null,
+  })
   t.ok(Date.parse(found.service.started_ts) <= Date.parse(found.server_ts))
 })
 

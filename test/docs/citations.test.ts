@@ -9,7 +9,7 @@ import t from 'tap'
 const root = new URL('../../', import.meta.url).pathname
 const { anchorOf } = await import(path.join(root, 'vendor/docs/markdown.mjs'))
 
-const folders = ['src', 'test', 'vendor', 'bench', 'bin', 'config', 'systemd', 'monitoring']
+const folders = ['src', 'test', 'vendor', 'bench', 'bin', 'config', 'systemd', 'monitoring', 'sdk']
 const documents = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'docs/dev/contract.md']
 const texts = /\.(ts|tsx|mjs|js|css|toml|service|sh|yml|html)$/
 /** These name documents that do not exist, as examples. */

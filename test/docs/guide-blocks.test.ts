@@ -26,6 +26,9 @@ const notWalked: Record<string, Record<string, string>> = {
   errors: { '{ "error":': 'the shape of a response' },
   'http-endpoint': { 'POST /orders HTTP/1.1': 'what an endpoint receives' },
   install: {
+    'sh install.sh': 'test/package/install-script.test.ts runs it with other addresses',
+    'docker build --tag': 'needs Docker; test/package/image.test.ts builds the same with podman',
+    'npx ./pipectl-': 'test/package/platforms.test.ts runs it',
     'npm install -g ./pipectl-': 'test/package/installed.test.ts runs it',
     'npm run package:deb': 'test/package/deb.test.ts makes the package by the script that this runs',
     'sudo apt-get install': 'test/package/deb.test.ts runs it, in a Debian of its own',
@@ -36,11 +39,25 @@ const notWalked: Record<string, Record<string, string>> = {
       'test/package/container.test.ts makes the key; the rest needs Docker, which the tests do not have',
   },
   monitoring: { 'scrape_configs:': 'of Prometheus' },
+  releases: {
+    'gpg --import': 'test/package/release.test.ts runs it in the folder of a release',
+    'sudo install -D': 'test/package/deb.test.ts runs it, in a Debian of its own',
+    'npm run release': 'test/package/release.test.ts runs the script as a rehearsal',
+  },
   replica: {
     ' daemon ──every second──▶': 'a drawing',
     '# pipectl.toml': 'settings of a bucket: test/crash/replica.test.ts runs with such',
     'pipectl restore --from': 'needs a bucket: test/crash/replica.test.ts runs it',
+    'pipectl replica orphans': 'needs a takeover: test/world/replica-orphans.test.ts runs it',
+    'pipectl replica rejoin': 'needs a takeover: test/world/replica-orphans.test.ts runs it',
+    'pipectl replica verify': 'needs a bucket: test/world/replica-verify.test.ts runs it',
     'pipectl serve --standby': 'needs a bucket: test/world/standby.test.ts runs it',
+  },
+  'sdk-python': {
+    'from pipectl import Client\n\nwith Client("https': 'test/sdk/python-package.test.ts runs it',
+    'npm run --silent package:python': 'test/sdk/python-package.test.ts makes and installs the package',
+    'import asyncio': 'test/sdk/python-package.test.ts runs it',
+    'from pipectl import Client\n\nwith Client(spool': 'test/sdk/python-package.test.ts runs it',
   },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
@@ -49,6 +66,7 @@ const notWalked: Record<string, Record<string, string>> = {
     'pipectl tail orders': 'runs until it is interrupted: test/unit/cli/tail.test.ts runs tail',
   },
   pull: { ' pipe ──▶ lane': 'a drawing' },
+  'sdk-js': { 'import { createClient } from': 'test/sdk/js-package.test.ts runs it' },
   tls: {
     'listen = "0.0.0.0:443"': 'settings',
     'listen = "127.0.0.1:8080"': 'settings',

@@ -149,7 +149,15 @@ async function clusterText(): Promise<string> {
 async function replicaText(): Promise<string> {
   const registry = new Registry()
   const requests = { put: 1, get: 0, list: 0, remove: 0 }
-  const measured = { storedThroughMs: Date.now(), snapshotMs: null, isFailing: false, requests, sentBytes: 1 }
+  const measured = {
+    storedThroughMs: Date.now(),
+    snapshotMs: null,
+    isFailing: false,
+    requests,
+    sentBytes: 1,
+    stored: null,
+    verifiedMs: null,
+  }
   await registerReplica(registry, async () => measured)()
   return await registry.metrics()
 }

@@ -1,7 +1,8 @@
 /**
  * The Debian package, from its build to its purge, in a fresh Debian that has nothing else: no Node.js, no systemd.
  * It is installed and started by the commands of docs/install.md, and gets certificates by those of docs/tls.md. The
- * destinations, an HTTP endpoint and PostgreSQL, are outside of it on loopback.
+ * destinations, an HTTP endpoint and PostgreSQL, are outside of it on loopback. So is a repository for apt, which upgrades it and
+ * installs it again by the commands of docs/releases.md.
  *
  * It is Debian 13, on whose C library uWebSockets loads. With `--scale 2` it is Debian 12, where node:http serves.
  */
@@ -22,6 +23,7 @@ import {
 import path from 'node:path'
 import tls from 'node:tls'
 import t from 'tap'
+import { serveRepository } from '../support/apt-repository.ts'
 import { TestAuthority } from '../support/certificates.ts'
 import { asRevision, buildDeb } from '../support/deb.ts'
 import { type DebianRelease, freshDebian, namesIn } from '../support/debian-root.ts'
@@ -29,6 +31,7 @@ import { freePort } from '../support/free-port.ts'
 import { rootBlocks } from '../support/guide-sections.ts'
 import { startHttpSink } from '../support/http-sink.ts'
 import { startPostgres } from '../support/postgres.ts'
+import { makeReleaseKey } from '../support/release-key.ts'
 import { scale } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
@@ -37,6 +40,7 @@ const manifest = JSON.parse(readFileSync(path.join(project, 'package.json'), 'ut
 const { runtime } = await import(path.join(project, 'vendor/debian/node-runtime.mjs'))
 const directory = t.testdir()
 const release: DebianRelease = scale >= 2 ? 'bookworm' : 'trixie'
+const debProcessor = process.arch === 'x64' ? 'amd64' : 'arm64'
 const engine = release === 'bookworm' ? 'node' : 'uws'
 const root = freshDebian(t, release)
 const inRoot = (name: string) => path.join(root.directory, name)
@@ -45,6 +49,8 @@ const before = root.list()
 const guide = rootBlocks('install', 'Debian')
 const [makePackage = '', installPackage = '', startDaemon = '', showKey = '', doctor = ''] = guide
 const certbotGuide = rootBlocks('tls', 'With systemd and certbot')
+const repository = await serveRepository(t, root)
+const releaseKey = makeReleaseKey(t)
 
 /** A block of a guide, by root. */
 async function take(block: string, env: Record<string, string> = {}): Promise<string> {
@@ -128,7 +134,7 @@ t.test('apt-get install needs nothing else and puts everything in its place', as
   const file = path.basename(first)
   copyFileSync(first, inRoot(`tmp/${file}`))
   // The guide shows the most common machine; apt asks nobody here.
-  const command = installPackage.replace('_amd64.deb', `_${process.arch === 'x64' ? 'amd64' : 'arm64'}.deb`)
+  const command = installPackage.replace('_amd64.deb', `_${debProcessor}.deb`)
   t.match(command, ` ./${file}\n`)
   const output = await take(`cd /tmp\n${command.replace('apt-get ', 'apt-get -y -q ')}`)
   t.match(output, /0 upgraded, 1 newly installed/)
@@ -355,7 +361,9 @@ t.test('it serves and delivers; an upgrade loses nothing; a purge leaves nothing
   t.equal(await daemon.stop(), 0)
   const key = readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8')
   writeFileSync(inRoot(settings), '# ours\n', { flag: 'a' })
-  await install(second)
+  repository.publish([first, second], releaseKey)
+  repository.giveKey(releaseKey)
+  t.match(await take(repository.useAndInstall, repository.env), /1 upgraded, 0 newly installed/)
   t.match(readFileSync(inRoot(settings), 'utf8'), /# ours\n$/, 'changed settings stay')
   t.equal(statSync(inRoot(settings)).mode & 0o777, 0o640)
   t.equal(readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8'), key)
@@ -380,11 +388,27 @@ t.test('it serves and delivers; an upgrade loses nothing; a purge leaves nothing
   t.match(await apt('purge', 'pipectl'), /\/var\/lib\/pipectl is kept/)
   t.ok(existsSync(inRoot('var/lib/pipectl/metadata.db')))
   t.same(namesIn(root, 'etc/pipectl'), ['sealing.key'])
-  await install(second)
+  t.match(await take(repository.install, repository.env), /0 upgraded, 1 newly installed/)
   t.equal(readFileSync(inRoot('etc/pipectl/sealing.key'), 'utf8'), key, 'what opens the kept data is kept')
   const again = await serve()
   t.match(await pipectl(['pipes', 'list', '-o', 'json'], again.env), /"pipe_name": ?"events"/)
   t.equal(await again.stop(), 0)
+})
+
+t.test('apt takes nothing from a repository that was changed, or signed with another key', async (t) => {
+  t.equal((await repository.update()).code, 0)
+  for (const name of ['Packages', 'Packages.gz']) {
+    const file = path.join(repository.folder, `dists/stable/main/binary-${debProcessor}`, name)
+    writeFileSync(file, readFileSync(file).reverse())
+  }
+  const changed = await repository.update()
+  t.not(changed.code, 0)
+  t.match(changed.stderr, /Hash Sum mismatch/)
+  repository.publish([second], makeReleaseKey(t))
+  const foreign = await repository.update()
+  t.not(foreign.code, 0)
+  t.match(foreign.stderr, /NO_PUBKEY|Missing key|not signed/)
+  repository.forget()
 })
 
 t.test('once the data is deleted a purge keeps backups, and leaves nothing else behind', async (t) => {

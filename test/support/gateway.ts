@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 export interface Gateway {
   url: string
   /** Responds to the next requests whose path contains `part`, this many times. */
-  respondTo(part: string, status: number, times: number): void
+  respondTo(part: string, status: number, times: number, headers?: Record<string, string>): void
   /** The number of requests that it has responded to itself. */
   responded(): number
   /** Ends the open responses. */
@@ -14,7 +14,7 @@ export interface Gateway {
 }
 
 export async function startGateway(daemonUrl: string): Promise<Gateway> {
-  let chosen = { part: '', status: 0, times: 0 }
+  let chosen = { part: '', status: 0, times: 0, headers: {} }
   let responded = 0
   const open = new Set<ServerResponse>()
   const server = createServer((incoming, outgoing) => {
@@ -23,7 +23,7 @@ export async function startGateway(daemonUrl: string): Promise<Gateway> {
       chosen.times -= 1
       responded += 1
       const body = JSON.stringify({ error: 'from_the_gateway', message: 'not passed on' })
-      outgoing.writeHead(chosen.status, { 'content-type': 'application/json' }).end(body)
+      outgoing.writeHead(chosen.status, { 'content-type': 'application/json', ...chosen.headers }).end(body)
       return
     }
     open.add(outgoing)
@@ -44,8 +44,8 @@ export async function startGateway(daemonUrl: string): Promise<Gateway> {
   }
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    respondTo(part, status, times) {
-      chosen = { part, status, times }
+    respondTo(part, status, times, headers = {}) {
+      chosen = { part, status, times, headers }
     },
     responded: () => responded,
     cut,

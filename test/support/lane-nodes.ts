@@ -198,6 +198,7 @@ export class LaneNodes {
       log,
       maxInFlightBytes: 256 * 1024 * 1024,
       epochs: firstEpochs,
+      replica: null,
       parked: { store: metadata.parkedStore, maxBytes: 64 * 1024 * 1024 },
       onFatal: (error) => this.fatal.push(error),
     })

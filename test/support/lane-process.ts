@@ -144,6 +144,7 @@ export class LaneProcess {
       log,
       maxInFlightBytes: 64 * 1024 * 1024,
       epochs: firstEpochs,
+      replica: null,
       parked: { store: this.#mortal(parkedStore), maxBytes: 64 * 1024 * 1024 },
       onFatal: (error) => {
         if (this.#isAlive) this.fatal.push(error)

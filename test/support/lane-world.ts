@@ -15,6 +15,7 @@ import { pipeDefaults } from '../../src/contract/pipe.ts'
 import type { Delivery } from '../../src/delivery/delivery.ts'
 import { openLaneService } from '../../src/delivery/lane-service.ts'
 import { LaneSet } from '../../src/delivery/lane-set.ts'
+import type { ReplicaBarrier } from '../../src/log/replica-barrier.ts'
 import type { NewDestination } from '../../src/metadata/destinations.ts'
 import type { LaneOwnership } from '../../src/metadata/lane-ownership.ts'
 import {
@@ -56,6 +57,8 @@ export class LaneWorld {
   ownership: LaneOwnership = ownsEverything
   maxInFlightBytes = 64 * 1024 * 1024
   epochs: readonly Epoch[] = firstEpochs
+  /** Set it before a restart. */
+  replica: ReplicaBarrier | null = null
   maxParkedBytes = 64 * 1024 * 1024
   metadata!: Metadata
   lanes!: LaneSet
@@ -286,6 +289,7 @@ export class LaneWorld {
       log,
       maxInFlightBytes: this.maxInFlightBytes,
       epochs: this.epochs,
+      replica: this.replica,
       parked: { store: this.#livingParkedStore(() => isAlive), maxBytes: this.maxParkedBytes },
       onFatal: (error) => this.fatal.push(error),
     })

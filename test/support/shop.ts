@@ -111,12 +111,21 @@ async function makePipe(daemon: TestDaemon, origin: string, pipe: Record<string,
     ...pipe,
   })
   await daemon.api('POST', `/v1/pipes/${pipeId}/allowed-origins`, { origin_domain: origin })
+  const arrived = await countArrivals(daemon, pipeId)
+  return { pipeId, url: `${daemon.dataUrl}/v1/ingest/${pipeId}`, arrived }
+}
+
+/** Adds a pull lane to the pipe. The function returns every record that has arrived. */
+export async function countArrivals(
+  daemon: TestDaemon,
+  pipeId: string,
+): Promise<() => Promise<SentRecord[]>> {
   const lane = await daemon.createDestination(pipeId, {
     destination_type: 'destination_pull',
     destination_config: {},
   })
   const seen: SentRecord[] = []
-  const arrived = async () => {
+  return async () => {
     for (;;) {
       const { status, body } = await daemon.api<{ records: SentRecord[] }>(
         'GET',
@@ -126,7 +135,6 @@ async function makePipe(daemon: TestDaemon, origin: string, pipe: Record<string,
       seen.push(...body.records)
     }
   }
-  return { pipeId, url: `${daemon.dataUrl}/v1/ingest/${pipeId}`, arrived }
 }
 
 /** Records `from` up to `to`, one call each. */

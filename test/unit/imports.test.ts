@@ -59,8 +59,6 @@ const rows: [module: string, imports: string[]][] = [
   ['apps/tui', ['platform', 'contract', 'apps/client']],
   // Its snippets are the programs of examples/.
   ['apps/dashboard', ['platform', 'contract', 'apps/client', '../examples']],
-  // One file, for pages of others.
-  ['apps/browser', []],
   [
     'apps/cli',
     [...['platform', 'contract', 'settings', 'apps/client', 'apps/tui'], 'metadata', 'maintenance', 'daemon'],
@@ -181,6 +179,7 @@ t.test('browsers load of the contract only what has no schemas', async (t) => {
     ...['contract/alert-words.ts', 'contract/destination-words.ts', 'contract/is-object.ts'],
     ...['contract/destination-secrets.ts', 'contract/operation-paths.ts', 'contract/ready-words.ts'],
     ...['contract/client-ip.ts', 'contract/record-condition.ts', 'contract/source-words.ts'],
+    'contract/replica-words.ts',
     ...['contract/schema-types.ts', 'contract/record-schema.ts', 'contract/schema-words.ts'],
     ...['contract/secret-url.ts', 'contract/state-words.ts', 'contract/transform-words.ts'],
     ...[

@@ -4,7 +4,6 @@
  * test/support/fixtures/README.md. The daemon runs at the time of the directory, or its messages would be too old.
  */
 import { execFileSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
@@ -14,6 +13,7 @@ import t, { type Test } from 'tap'
 import { newestFormat } from '../../src/metadata/migrations.ts'
 import { runCli } from '../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../support/daemon.ts'
+import { contentOf } from '../support/directory-content.ts'
 import { fakeClock } from '../support/fake-clock.ts'
 import {
   blockedMessages,
@@ -422,17 +422,6 @@ async function looksBeforeUpgrade(t: Test, dataDir: string, format: number): Pro
   })
   t.equal(found.migrations.length, newestFormat - format)
   t.same(contentOf(dataDir), before, 'and nothing was changed')
-}
-
-/** SHA-256 of every file but what SQLite keeps beside one that is read. */
-function contentOf(directory: string): Record<string, string> {
-  const files = readdirSync(directory, { recursive: true, withFileTypes: true }).filter((one) => one.isFile())
-  return Object.fromEntries(
-    files
-      .filter(({ name }) => !/-(wal|shm)$/.test(name))
-      .map(({ parentPath, name }) => path.join(parentPath, name))
-      .map((file) => [file, createHash('sha256').update(readFileSync(file)).digest('hex')]),
-  )
 }
 
 function segmentFormats(dataDir: string): Map<string, number> {

@@ -110,6 +110,11 @@ t.test('an outage: sync requests are rejected with their reason, until the bucke
   const world = await openWorld(t, { PIPECTL_REPLICA_MODE: 'sync', PIPECTL_REPLICA_TIMEOUT: '1s' })
   const { server, daemon, pipeId, send } = world
   await send(3)
+  const strict = await daemon.createPipe({
+    pipe_name: 'strict',
+    pipe_schema: { type: 'object', properties: { n: { type: 'number' } } },
+    pipe_schema_on_mismatch: 'park',
+  })
   server.fail({ fault: { status: 503, code: 'SlowDown' }, times: 100_000 })
   const post = () => daemon.api('POST', `/v1/ingest/${pipeId}`, [{ n: -1 }])
   const first = await post()
@@ -118,6 +123,14 @@ t.test('an outage: sync requests are rejected with their reason, until the bucke
     body: { error: 'buffer_unavailable', details: { reason: 'not_replicated' } },
   })
   t.match(await post(), { status: 503 }, 'the next one does not wait')
+  const mismatch = await daemon.api('POST', `/v1/ingest/${strict}`, [{ n: 'text' }])
+  t.match(
+    mismatch,
+    { status: 503, body: { details: { reason: 'not_replicated' } } },
+    'neither is it parked only here',
+  )
+  const change = await daemon.api('PATCH', `/v1/pipes/${pipeId}`, { pipe_description: 'changed' })
+  t.match(change, { status: 503, body: { error: 'storage_unavailable', message: /not in the replica/ } })
   server.recover()
   await until('it accepts again', async () => (await post()).status === 202, { timeoutMs: 60_000 })
   const numbers = await numbersIn(t, world)

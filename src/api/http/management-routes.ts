@@ -19,7 +19,14 @@ type Handle = (operation: Operation, id: ManagementOperationId, request: ApiRequ
 export function managementRoutes(
   management: UseCases,
   actingAs: (actor: Actor) => UseCases,
-  versions: { of(resource: VersionedResource): Promise<string | null> },
+  {
+    versions,
+    replicated,
+  }: {
+    versions: { of(resource: VersionedResource): Promise<string | null> }
+    /** True when what is durable is in the replica; false: it does not answer. Null: responses do not wait for one. */
+    replicated: (() => Promise<boolean>) | null
+  },
 ): Route[] {
   const read: Handle = async (operation, id, request) => {
     const call = callOf(id, request)
@@ -49,6 +56,7 @@ export function managementRoutes(
         throw resource !== null && isStale ? await withPresent(error, resource, request) : error
       },
     )
+    if (replicated !== null && !(await replicated())) throw unreplicated()
     const { status } = operation.success
     return { status, headers: etag(changed), ...(body === undefined ? {} : { body }) }
   }
@@ -90,6 +98,13 @@ export function managementRoutes(
         handler: (request) => handle(operation, operationId, request),
       },
     ]
+  })
+}
+
+function unreplicated(): ApiError {
+  return new ApiError('storage_unavailable', {
+    message:
+      'The change is made, but it is not in the replica (replica.url), which does not answer: it is lost if this machine is lost now.',
   })
 }
 

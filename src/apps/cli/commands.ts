@@ -27,9 +27,11 @@ import { addPrivacyCommands } from './privacy.ts'
 import { addProfileCommands } from './profile.ts'
 import { addPullCommand } from './pull.ts'
 import { addQueryCommand } from './query.ts'
+import { addReplicaCommands } from './replica.ts'
 import { addStatusCommands } from './status.ts'
 import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
+import { addUpgradeCommand } from './upgrade.ts'
 import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
 import { addVersionCommand } from './version.ts'
@@ -61,6 +63,8 @@ export function registerCommands(program: Command): void {
   addPrivacyCommands(program)
   addUsageCommand(program)
   addAlertsCommands(program)
+  addReplicaCommands(program)
+  addUpgradeCommand(program)
   program.commandsGroup('Access:')
   addKeysCommands(program)
   addUsersCommands(program)

@@ -16,6 +16,7 @@ import { commandFailure, Failure } from '../client/failure.ts'
 import { type CauseGroup, causeGroups, groupLine } from '../client/lane-causes.ts'
 import type { LaneOfPipe } from '../client/overview.ts'
 import { OverviewFeed } from '../client/overview-feed.ts'
+import { replicaInWords } from '../client/replica.ts'
 import { fullName, stateOf } from '../client/workspace.ts'
 import { findTarget } from './connection.ts'
 import { clientCommand, define } from './define.ts'
@@ -154,6 +155,7 @@ function statusOf(url: string, { overview, usage, alerts, nowMs, lanes, groups, 
     parked_records: sum(lanes, ({ destination }) => destination.lane.parked_records ?? 0),
     unmapped_keys: sum(lanes, ({ destination }) => destination.lane.unmapped_keys ?? 0),
     alerts: alerts?.status ?? null,
+    replica: service.replica ?? null,
     cluster: clusterOf(overview),
     causes: groups.map(({ cause, server, advice, lanes: sharing }) => ({
       cause,
@@ -210,6 +212,7 @@ function statusRows(
     ['oldest pending', duration(status.oldest_pending_age_seconds)],
     ['lanes', `${status.lanes_count}, ${needAttention(troubled.length)}`],
     ...(alerts === null ? [] : [['alerts', alertsInWords(alerts, nowMs)]]),
+    ...(status.replica === null ? [] : [['replica', replicaInWords(status.replica, nowMs)]]),
     ...(stale.length === 0 ? [] : [['stale', `${counted(stale.length, 'lane')}: ${staleWords}`]]),
     ...groups.flatMap(groupRows),
     ...parking.map(({ pipe, destination }) => [

@@ -2,11 +2,13 @@
 import { Text } from 'ink'
 import type { AlertsShown } from '../../contract/alerts.ts'
 import type { OverviewCluster, OverviewLane, OverviewNode } from '../../contract/overview.ts'
+import type { ReplicaFacts } from '../../contract/replica-facts.ts'
 import { laneWord } from '../../contract/state-words.ts'
 import { count, counted } from '../../platform/quantities.ts'
 import { areAlertsFailing } from '../client/alerts.ts'
 import { unownedInWords } from '../client/cluster.ts'
 import { printable } from '../client/printable.ts'
+import { isReplicaBehind, stateInWords } from '../client/replica.ts'
 import { stateMarks } from './state-marks.ts'
 import type { Feed } from './use-snapshot.ts'
 
@@ -68,6 +70,7 @@ function partsOf({ url, feed, alerts, readOnly }: HeaderProps): Part[] {
     ...(readOnly ? [{ text: '[read-only]', colour: 'yellow', gives: 0 }] : []),
     { text: url, gives: 1 },
     ...(snapshot === null ? [] : [...problemParts(lanes), ...counts]),
+    ...replicaParts(snapshot?.service.replica ?? null),
     ...alertParts(alerts),
     ...(stale === 0
       ? []
@@ -89,6 +92,12 @@ function problemParts(lanes: readonly OverviewLane[]): Part[] {
     return lanesIn === 0 ? [] : [{ text: `${sign} ${count(lanesIn)} ${word}`, colour, gives: 0 }]
   })
   return found.length > 0 ? found : [{ text: 'no problems', colour: 'green', gives: 0 }]
+}
+
+/** Only when the loss of the machine would lose something. */
+function replicaParts(replica: ReplicaFacts | null): Part[] {
+  if (replica === null || !isReplicaBehind(replica)) return []
+  return [{ text: `replica: ${printable(stateInWords(replica))}`, colour: 'yellow', gives: 3 }]
 }
 
 function alertParts(alerts: AlertsShown | null): Part[] {

@@ -26,6 +26,7 @@ import { allBlocked } from '../../delivery/stored-lanes.ts'
 import { TransformThreads } from '../../delivery/transform/transform-threads.ts'
 import type { PinServerKey } from '../../destinations/driver.ts'
 import { openDriver } from '../../destinations/drivers.ts'
+import { ReplicaBarrier } from '../../log/replica-barrier.ts'
 import { requireShared } from '../../metadata/cluster-store.ts'
 import type { LaneOwner, LaneOwnership } from '../../metadata/lane-ownership.ts'
 import {
@@ -76,8 +77,10 @@ const { dataDirId, epochs } = await metadata.identity()
 const driverSettings = {
   ...data.driverSettings,
   epoch: current(epochs).epoch,
-  timeline: timelineOf(dataDirId, epochs),
+  timeline: timelineOf(dataDirId, epochs, data.replica?.target),
 }
+const replica =
+  data.replica?.isSync === true ? new ReplicaBarrier(() => host.tell('replicaAwaited', [])) : null
 const isolated = isolatedDrivers(driverSettings)
 const contact = await openBufferContact(data.buffer)
 const leases = data.nodeId === null ? null : await openLeases(data.nodeId)
@@ -123,6 +126,7 @@ const lanes = new LaneSet({
   maxInFlightBytes: data.maxInFlightBytes,
   parked: { store: { ...metadata.parkedStore, park }, maxBytes: data.maxParkedBytes },
   epochs,
+  replica,
   onLaneGone: (lane, isLast) => transforms.laneGone(lane, isLast),
   onFatal: fail,
 })
@@ -167,6 +171,7 @@ host.serve(
       return result.kind === 'message' ? new Transferred(result, [result.json.buffer]) : result
     },
     release: (destinationId) => guard.release(destinationId),
+    replicated: (beforeMs) => replica?.storedBefore(beforeMs),
     async close(graceMs) {
       try {
         await close(graceMs)

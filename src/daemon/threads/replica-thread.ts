@@ -2,6 +2,7 @@
 import { openLogRows } from '../../log/segments/replicated-rows.ts'
 import { openRowChanges } from '../../metadata/sqlite/row-changes.ts'
 import { openLog } from '../../platform/log.ts'
+import { dayMs } from '../../platform/quantities.ts'
 import { describeFatalErrors } from '../../platform/storage-error.ts'
 import { ThreadHost } from '../../platform/thread-calls.ts'
 import { version } from '../../platform/version.ts'
@@ -9,6 +10,7 @@ import { openBucket } from '../../replica/bucket.ts'
 import { newBucketCounters } from '../../replica/bucket-counters.ts'
 import { targetName } from '../../replica/replica-options.ts'
 import type { ReplicaCalls, ReplicaReports, ReplicaThreadData } from '../../replica/replica-proxy.ts'
+import { RequestRate, sampleEveryMs } from '../../replica/request-rate.ts'
 import { runReplica } from '../../replica/run-replica.ts'
 import { replicaKey } from '../../replica/sealing.ts'
 import { openBufferFeed } from '../../stores/open-log.ts'
@@ -18,7 +20,7 @@ const { target, intervalMs, heartbeatMs, isSync, root, metadataFile, buffer, key
 describeFatalErrors('replicating from', root)
 const { identity } = buffer
 if (identity === undefined) throw new Error('the buffer has no identity')
-const rows = openLogRows(buffer.dir)
+const rows = openLogRows(buffer.dir, { reusesMemory: true })
 const changes = openRowChanges(metadataFile)
 const use = newBucketCounters()
 const bucket = openBucket(target, use)
@@ -31,10 +33,13 @@ const running = runReplica({
   intervalMs,
   heartbeatMs,
   log: openLog(settings, 'replica'),
-  onStored: (seq, provenMs) => host.tell('stored', [seq, provenMs]),
+  onStored: (seq, moments) => host.tell('stored', [seq, moments]),
   onJoined: () => host.tell('joined', []),
   onRefused: (event, message) => host.tell('refused', [event, message]),
 })
+
+const rate = new RequestRate(performance.now())
+setInterval(() => rate.sample(performance.now(), use.requests), sampleEveryMs).unref()
 
 const feed = isSync ? await openBufferFeed(buffer) : null
 feed?.onCommitted(() => running.wake())
@@ -42,10 +47,12 @@ feed?.onCommitted(() => running.wake())
 host.serve(
   {
     status() {
-      const none = { slot: 0, headSeq: 0, generation: 0, storedThroughMs: 0, snapshotMs: null }
+      const none = { slot: 0, headSeq: 0, generation: 0, storedThroughMs: 0, snapshotMs: null, stored: null }
       const joining = { ...none, state: 'joining' as const, error: running.joinError() }
-      return { ...(running.status() ?? joining), use }
+      const requestsPerDay = rate.within(dayMs, performance.now(), use.requests)
+      return { ...(running.status() ?? joining), use, requestsPerDay }
     },
+    wake: () => running.wake(),
     finish: (withinMs) => running.finish(withinMs),
   },
   {

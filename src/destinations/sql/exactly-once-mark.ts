@@ -7,7 +7,8 @@
  *
  * The owner consists of three values. The destination: a new one starts from its own position (a destination created again, a
  * pipe copied with `apply`). The timeline: this data directory since its last restore, because a restored copy assigns other
- * seqs and can run in parallel with the original. The table: another table has none of the records.
+ * seqs and can run in parallel with the original. A directory that takes over a replica continues the timeline: there is no other
+ * one, and the row keeps a primary out that does not know of it yet. The table: another table has none of the records.
  *
  * The position is valid only within a generation, which every rewind increases: a rewind makes the row outdated, and everything
  * is delivered again, on purpose. `last_msg_id` is the message at `last_seq`. A row that would exclude records is trusted only
@@ -21,6 +22,8 @@
  *                                         | or the database was restored, which only a rewind can repair
  *   within the batch, the same message    | the messages after it: the range was cut again, and is larger
  *   at its end or beyond, the same        | nothing: it is stored. Beyond: the range was cut again, and is smaller
+ *   where a primary was that this         | the messages after it: that primary has stored what is before it
+ *   directory has replaced                |
  *   the same seq, another message; of a   | nothing, and `lane_row_conflict`: another process delivers as this lane. The
  *   later generation                      | operator must decide which of them continues
  *
@@ -40,6 +43,7 @@ import {
   type DestinationSpec,
   type DriverSettings,
   type TableSpec,
+  unreplicated,
 } from '../driver.ts'
 
 export const markTableName = '_pipectl_lanes'
@@ -117,6 +121,7 @@ export async function undelivered(
   if (position.generation < generation || position.lastSeq < firstSeq) return batch
   const at = messages.findIndex(({ seq }) => seq === position.lastSeq)
   const msgId = at >= 0 ? messages[at]!.msgId : await messageIdAt(position.lastSeq, progress)
+  if (msgId === unreplicated) return after(position.lastSeq, batch)
   if (msgId !== position.lastMsgId) {
     throw conflict(
       table,
@@ -125,6 +130,12 @@ export async function undelivered(
   }
   if (position.lastSeq >= lastSeq) return null
   return withMessages(batch, messages.slice(at + 1))
+}
+
+/** The order of a lane is that of the seqs: what is before the position is stored. */
+function after(position: number, batch: Batch): Batch | null {
+  const messages = batch.messages.filter(({ seq }) => seq > position)
+  return messages.length === 0 ? null : withMessages(batch, messages)
 }
 
 /** For positions beyond the batch: the lane reads the buffer. */

@@ -4,9 +4,10 @@
  */
 import { v5, v7 } from 'uuid'
 import { ApiError } from '../../contract/errors.ts'
-import type { Idempotency } from '../../log/buffer.ts'
+import { BufferUnavailableError, type Idempotency } from '../../log/buffer.ts'
 import type { ParkRequest } from '../../metadata/pipe-parked-port.ts'
 import { StorageUnavailableError } from '../../platform/error-code.ts'
+import { appendError } from '../append-error.ts'
 import type { MismatchParking } from './queue.ts'
 import type { ParkedText } from './separate.ts'
 
@@ -49,6 +50,10 @@ export async function parkRecords(
   const outcome = await parkOne(parking, { ...request, isKeyed: idempotency !== undefined, records })
   if (outcome.kind === 'parked') return { ownMsgId: request.msgId, msgId: outcome.msgId, undo }
   if (outcome.kind === 'gone') throw new ApiError('pipe_not_found')
+  if (outcome.kind === 'unreplicated') {
+    const error = new BufferUnavailableError('not_replicated', 'the replica does not answer in time', true)
+    throw appendError(error, request.msgId)
+  }
   // The earlier part of a large request can be parked.
   await undo()
   throw notParked(request.msgId, outcome.kind === 'full' ? 'parked_full' : 'parking_busy')

@@ -14,8 +14,11 @@ import { resourceLimits } from '../../contract/resource-limits.ts'
 import { parkedRowBytes } from '../../metadata/parked-store-port.ts'
 import type { NewPipeParked, ParkOutcome, ParkRequest, PipeParking } from '../../metadata/pipe-parked-port.ts'
 
-/** `busy`: too many requests wait. Parts of a request that is not parked may be parked: call `unpark`. */
-export type Parked = ParkOutcome | { kind: 'busy' }
+/**
+ * `busy`: too many requests wait. Parts of a request that is not parked may be parked: call `unpark`. `unreplicated`: it is parked,
+ * but the replica does not answer in time.
+ */
+export type Parked = ParkOutcome | { kind: 'busy' | 'unreplicated' }
 
 /** Where ingest parks. Outcomes are in the order of the requests. */
 export interface MismatchParking {
@@ -40,14 +43,16 @@ interface Waiting {
 export class ParkQueue implements MismatchParking {
   readonly #store: PipeParking
   readonly #maxBytes: number
+  readonly #replicated: (() => Promise<boolean>) | null
   #chunks: Chunk[] = []
   readonly #waiting: Waiting = { requests: 0, bytes: 0 }
   readonly #byPipe = new Map<string, Waiting>()
   #writing: Promise<void> | null = null
 
-  /** `maxBytes`: the setting parked.max_bytes. */
-  constructor(store: PipeParking, maxBytes: number) {
+  /** `maxBytes`: the setting parked.max_bytes. `replicated`: true when what is durable is in the replica; null: nothing waits. */
+  constructor(store: PipeParking, maxBytes: number, replicated: (() => Promise<boolean>) | null = null) {
     this.#store = store
+    this.#replicated = replicated
     this.#maxBytes = maxBytes
   }
 
@@ -70,7 +75,10 @@ export class ParkQueue implements MismatchParking {
     if (!this.#enter(request.pipeId, bytes)) return { kind: 'busy' }
     try {
       const outcomes = await this.#write(chunks)
-      return outcomes.find(({ kind }) => kind !== 'parked') ?? outcomes[0]!
+      const failed = outcomes.find(({ kind }) => kind !== 'parked')
+      if (failed !== undefined) return failed
+      const isReplicated = this.#replicated === null || (await this.#replicated())
+      return isReplicated ? outcomes[0]! : { kind: 'unreplicated' }
     } finally {
       this.#leave(request.pipeId, bytes)
     }

@@ -8,6 +8,8 @@
  *   | after `stored`, before the response     | the frame  | the frame      | no response: at least once                    |
  *   the replica does not answer in time        the frame    perhaps          503, `mayBeStored`; new frames are rejected unwritten
  */
+import { sharedMs } from '../../platform/shared-clock.ts'
+
 interface Held {
   seq: number
   sinceMs: number
@@ -20,11 +22,6 @@ export interface ReplicaRules {
   timeoutMs: number | null
   /** Frames are rejected when the newest slot of this machine is older: a standby takes over then. */
   leaseMs: number | null
-}
-
-/** Milliseconds of a clock that all threads share and that nobody sets. */
-export function sharedMs(): number {
-  return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
 export class HeldResults {

@@ -154,16 +154,21 @@ export function readIdentity(file: string): StoredIdentity {
   }
 }
 
-/**
- * Begins the next epoch of a restored data directory. Durable when it returns. `headSeq`: the buffer's newest seq.
- * `isPaused`: nothing is delivered until each destination is unblocked. `recordingId`: the file was made from that recording of a
- * replica, which has what changes here next.
- */
+interface EpochOptions {
+  /** Nothing is delivered until each destination is unblocked. */
+  isPaused?: boolean
+  /** The file was made from that recording of a replica, which has what changes here next. */
+  recordingId?: string | null
+  /** See `Epoch.continues`. */
+  continues?: string | undefined
+}
+
+/** Begins the next epoch of a restored data directory. Durable when it returns. `headSeq`: the buffer's newest seq. */
 export function beginEpoch(
   file: string,
   headSeq: number,
   command: LocalCommand,
-  { isPaused = false, recordingId = null }: { isPaused?: boolean; recordingId?: string | null } = {},
+  { isPaused = false, recordingId = null, continues }: EpochOptions = {},
 ): DataDirIdentity {
   const { nowMs } = command
   return changeFile(file, (database) => {
@@ -171,7 +176,10 @@ export function beginEpoch(
     const lanes = database.prepare<[], LaneRow>('SELECT * FROM lanes').all()
     const epochs = [
       ...before.epochs,
-      nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(lanes, [])), nowMs),
+      {
+        ...nextEpoch(before.epochs, Math.max(headSeq, knownSeqOf(lanes, [])), nowMs),
+        ...(continues && { continues }),
+      },
     ]
     const identity = { ...before, epochs }
     // After a backup, the replica of the old timeline has other rows, and a daemon that has a replica begins a new recording.

@@ -48,6 +48,7 @@ export interface StandardAlert {
   oldest_pending_ts?: string
   dropped_after_hours?: number
   reason?: 'size' | 'disk'
+  lag_seconds?: number
   previous_started_ts?: string | null
   url?: string
 }
@@ -146,6 +147,8 @@ function details(fact: AlertFact, undeliveredMs: number): Partial<StandardAlert>
     }
     case 'buffer.near_full':
       return { reason: fact.reason }
+    case 'replica.lagging':
+      return { lag_seconds: Math.floor(fact.lagMs / 1_000) }
     case 'daemon.restarted_after_crash':
       return { previous_started_ts: fact.startedMs === null ? null : isoTime(fact.startedMs) }
   }
@@ -176,6 +179,8 @@ function sentence(fact: AlertFact, where: string, nowMs: number, undeliveredMs: 
       return fact.reason === 'size'
         ? 'The buffer of the service is more than 80 % full; when it is full, records are rejected.'
         : 'The disk of the service is nearly full; when it is full, records are rejected.'
+    case 'replica.lagging':
+      return `The replica of the service is ${duration(fact.lagMs / 1_000)} behind: the loss of the machine would lose what was acknowledged since.`
     case 'daemon.restarted_after_crash':
       return 'The service was restarted after a crash, a kill or a power cut. Accepted records are kept.'
   }

@@ -4,6 +4,7 @@
  */
 import type { AlertEvent } from '../../contract/alert-words.ts'
 import type { ColumnFailure, UnmappedKeys } from '../../contract/drift.ts'
+import { lagAlertSeconds, lagOverSeconds } from '../../contract/replica-words.ts'
 import { isFailing } from '../../contract/state-words.ts'
 import type { LaneTrouble } from '../../delivery/delivery.ts'
 import type { AlertMark } from '../../metadata/alert-store.ts'
@@ -20,6 +21,7 @@ export type AlertFact = { heldBack: number } & (
   | { type: 'lane.drift'; lane: LaneTrouble; unmapped: UnmappedKeys }
   | { type: 'columns.not_added'; lane: LaneTrouble; failure: ColumnFailure }
   | { type: 'buffer.near_full'; reason: 'size' | 'disk' }
+  | { type: 'replica.lagging'; lagMs: number }
   | { type: 'daemon.restarted_after_crash'; startedMs: number | null }
 )
 
@@ -31,6 +33,8 @@ export interface AlertCheck {
   pipes: readonly ParkedAtPipe[]
   /** Null: neither near the limit nor clearly below it. */
   nearFull: { holds: boolean; isOver: boolean; reason: 'size' | 'disk' }
+  /** The age of the newest moment that is in the replica. Null: there is no replica. */
+  replicaLagMs: number | null
   /** Set if the previous run did not stop normally. */
   crash: { startedMs: number | null } | null
   /** Undelivered messages older than this are dropped. */
@@ -77,7 +81,7 @@ export function evaluateAlerts(
 }
 
 function* serviceAlerts(
-  { nearFull, crash }: AlertCheck,
+  { nearFull, crash, replicaLagMs }: AlertCheck,
   events: ReadonlySet<AlertEvent>,
   draft: DraftMarks,
 ): Generator<AlertFact> {
@@ -85,6 +89,13 @@ function* serviceAlerts(
   const isWanted = events.has('buffer.near_full')
   const full = draft.checkCondition('', 'buffer.near_full', { holds: holds && isWanted, isOver })
   if (full !== null) yield { type: 'buffer.near_full', reason, heldBack: full }
+  const lagSeconds = (replicaLagMs ?? 0) / 1_000
+  const behind = draft.checkCondition('', 'replica.lagging', {
+    holds: lagSeconds > lagAlertSeconds && events.has('replica.lagging'),
+    isOver: lagSeconds < lagOverSeconds,
+  })
+  if (behind !== null && replicaLagMs !== null)
+    yield { type: 'replica.lagging', lagMs: replicaLagMs, heldBack: behind }
   if (!events.has('daemon.restarted_after_crash')) return
   const crashed = draft.checkOccurrence('', 'daemon.restarted_after_crash', crash !== null)
   if (crashed !== null)

@@ -24,6 +24,8 @@ export interface WatchDeps {
   /** Null: delivery does not respond. */
   troubles(query: TroubleQuery): Promise<LaneTrouble[] | null>
   bufferStatus(): Promise<BufferStatus>
+  /** See `AlertCheck`. */
+  replicaLagMs(): Promise<number | null>
   limits: { maxBytes: number; minFreeBytes: number; undeliveredHours: number }
   /** Set if the previous run did not stop normally. */
   crash(): { startedMs: number | null } | null
@@ -83,12 +85,18 @@ export class AlertWatch {
   }
 
   async #service(): Promise<{ check: Omit<AlertCheck, 'lanes' | 'pipes' | 'isFirst'>; isAged: boolean }> {
-    const { bufferStatus, limits, crash, now } = this.#deps
-    const status = await bufferStatus()
+    const { bufferStatus, replicaLagMs, limits, crash, now } = this.#deps
+    const [status, lagMs] = await Promise.all([bufferStatus(), replicaLagMs()])
     const undeliveredMs = limits.undeliveredHours * hourMs
     const nowMs = now()
     return {
-      check: { nowMs, nearFull: fullness(status, limits), crash: crash(), undeliveredMs },
+      check: {
+        nowMs,
+        nearFull: fullness(status, limits),
+        replicaLagMs: lagMs,
+        crash: crash(),
+        undeliveredMs,
+      },
       isAged: status.oldestMs !== null && nowMs - status.oldestMs > agedFraction * undeliveredMs,
     }
   }

@@ -12,6 +12,10 @@ export interface MeasuredReplica {
   /** Since the thread of the replica was started. */
   requests: Readonly<Record<string, number>>
   sentBytes: number
+  /** In the bucket, when the newest snapshot was stored; null: not counted yet. */
+  stored: { objects: number; bytes: number } | null
+  /** The end of the last `pipectl replica verify` that found the replica complete; null: none, or a later one failed. */
+  verifiedMs: number | null
 }
 
 export type ReplicaSource = () => Promise<MeasuredReplica>
@@ -39,11 +43,26 @@ export function registerReplica(registry: Registry, measured: ReplicaSource): ()
     help: 'Bytes of the objects that were sent to the bucket.',
     registers,
   })
+  const storedBytes = gauge(
+    'pipectl_replica_stored_bytes',
+    'The size of the objects in the bucket, when the newest snapshot was stored.',
+  )
+  const storedObjects = gauge(
+    'pipectl_replica_stored_objects',
+    'The number of objects in the bucket, when the newest snapshot was stored.',
+  )
+  const verified = gauge(
+    'pipectl_replica_verified_timestamp_seconds',
+    'When `pipectl replica verify` found the replica complete; 0: never, or the last one failed.',
+  )
   return async () => {
     const now = await measured()
     lag.set(Math.max(0, Date.now() - now.storedThroughMs) / 1000)
     failing.set(now.isFailing ? 1 : 0)
     snapshot.set(now.snapshotMs === null ? 0 : now.snapshotMs / 1000)
+    storedBytes.set(now.stored?.bytes ?? 0)
+    storedObjects.set(now.stored?.objects ?? 0)
+    verified.set((now.verifiedMs ?? 0) / 1000)
     requests.reset()
     for (const [kind, count] of Object.entries(now.requests)) requests.inc({ kind }, count)
     sent.reset()

@@ -42,7 +42,15 @@ class World {
     const { room = 100, ...check } = more
     const changes = evaluateAlerts(
       {
-        ...{ nowMs, lanes, pipes: [], nearFull: calm, crash: null, undeliveredMs: 168 * 60 * minute },
+        ...{
+          nowMs,
+          lanes,
+          pipes: [],
+          nearFull: calm,
+          replicaLagMs: null,
+          crash: null,
+          undeliveredMs: 168 * 60 * minute,
+        },
         ...{ isFirst: this.isFirst, ...check },
       },
       this.events,
@@ -214,6 +222,22 @@ t.test('retention: at more than 80 % of the time, once', async (t) => {
   t.match(world.check(151.5 * hours, [{ ...limited[0]!, oldestPendingMs: 143 * hours }]), [near])
   const halted = [{ ...healthy, isIdle: false, isHalted: true, oldestPendingMs: 0 }]
   t.same(world.types(160 * hours, halted), ['retention.near'], 'also of a blocked destination')
+})
+
+t.test('a replica that is behind is reported once, and again after it had caught up', async (t) => {
+  const world = new World()
+  const lag = (nowMs: number, replicaLagMs: number | null) => world.check(nowMs, [], { replicaLagMs })
+  t.same(lag(0, null), [], 'there is no replica')
+  t.same(lag(minute, 5 * minute), [])
+  t.match(lag(2 * minute, 6 * minute), [{ type: 'replica.lagging', lagMs: 6 * minute, heldBack: 0 }])
+  t.same(lag(3 * minute, 7 * minute), [], 'it is still behind')
+  t.same(lag(20 * minute, 4 * minute), [], 'near the bound')
+  t.same(lag(21 * minute, 6 * minute), [])
+  t.same(lag(30 * minute, 1_000), [], 'it has caught up')
+  t.match(lag(40 * minute, 6 * minute), [{ type: 'replica.lagging' }])
+  const without = new World()
+  without.events = new Set(['lane.stuck'])
+  t.same(without.check(0, [], { replicaLagMs: 60 * minute }), [], 'another event is wanted')
 })
 
 t.test('the buffer and a crash are told once for the workspace', async (t) => {

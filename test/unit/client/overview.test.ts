@@ -44,6 +44,7 @@ function overview(second: number, pipes: OverviewPipe[], startedTs = '2026-01-01
     service: {
       ...{ version: '1', started_ts: startedTs, is_ready: true, reasons: [], warnings: [] },
       ...{ http_engine: 'uws', ingest_workers: 1, delivery_restarts: 0, egress_private: 'allow' },
+      replica: null,
     },
   }
 }

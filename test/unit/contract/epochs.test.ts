@@ -1,6 +1,14 @@
 /** Epochs: a seq is never given out twice, and what is of a lost timeline is known. */
 import t from 'tap'
-import { current, type Epoch, epochAfterLost, firstEpochs, nextEpoch } from '../../../src/contract/epochs.ts'
+import {
+  current,
+  type Epoch,
+  epochAfterLost,
+  firstEpochs,
+  isUnreplicated,
+  nextEpoch,
+  timelineOf,
+} from '../../../src/contract/epochs.ts'
 
 const nowMs = Date.UTC(2026, 10, 21)
 
@@ -33,4 +41,32 @@ t.test('a cursor of a lost timeline is told where to go on, and that cursor is o
     }
     t.ok(cursor >= seq, `${seq} goes on at ${cursor}`)
   }
+})
+
+t.test('two restores of one state use different numbers, also after an earlier restore', (t) => {
+  const nowMs = 1_763_765_000_000
+  const restored = [...firstEpochs, nextEpoch(firstEpochs, 900, nowMs)]
+  const head = current(restored).first_seq + 20
+  const once = nextEpoch(restored, head, nowMs + 10)
+  const again = nextEpoch(restored, head, nowMs + 20)
+  t.ok(Math.abs(once.first_seq - again.first_seq) >= 10_000, 'apart by the microseconds between them')
+  t.end()
+})
+
+t.test('who takes a replica over continues the timeline, and nobody else does', (t) => {
+  const place = 's3://bucket/prefix'
+  const taken: Epoch[] = [...firstEpochs, { epoch: 2, first_seq: 5_000, after_seq: 900, continues: place }]
+  t.equal(timelineOf('id', taken, place), timelineOf('id', firstEpochs))
+  t.equal(timelineOf('id', taken), 'id/2/5000', 'a copy that does not write the replica')
+  t.equal(timelineOf('id', taken, 's3://bucket/other'), 'id/2/5000')
+  const again: Epoch[] = [...taken, { epoch: 3, first_seq: 9_000, after_seq: 5_010, continues: place }]
+  t.equal(timelineOf('id', again, place), timelineOf('id', firstEpochs), 'more than once')
+  const restored: Epoch[] = [...taken, { epoch: 3, first_seq: 9_000, after_seq: 5_010 }]
+  t.equal(timelineOf('id', restored, place), 'id/3/9000', 'a restore of a backup begins another')
+  t.same(
+    [900, 901, 4_999, 5_000].map((seq) => isUnreplicated(taken, seq)),
+    [false, true, true, false],
+  )
+  t.notOk(isUnreplicated(restored, 6_000), 'a restore of a backup is another log')
+  t.end()
 })

@@ -8,6 +8,7 @@ import {
   DeliveryError,
   type DriverSettings,
   noProgress,
+  unreplicated,
 } from '../../../src/destinations/driver.ts'
 import { checkDestination, openDriver } from '../../../src/destinations/drivers.ts'
 import { anyKey, makeBatch, makeSpec, never, openSettings, sliceBatch } from '../../support/batches.ts'
@@ -143,6 +144,26 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     t.match(await failure(attempt(sliceBatch(five, 0, 2))), { code: 'lane_row_conflict' })
     const unreadable = async () => Promise.reject(new Error('the file cannot be read'))
     t.match(await failure(attempt(sliceBatch(five, 0, 2), unreadable)), { code: 'message_unreadable' })
+  })
+
+  await t.test('a primary that this directory has replaced was further than the replica', async (t) => {
+    const table = await newTable()
+    const replaced = openFor(t, specOf(table))
+    await replaced.deliver(five, never, knows(five))
+    // The replica ends within the batch at seq 13: 14 and 15 are lost, and a new epoch follows.
+    const kept = sliceBatch(five, 1, 3)
+    const added = makeBatch([[record(20)]], 1_000)
+    const after = { ...knows(kept, added), messageIdAt: async () => unreplicated } as const
+    const taken = () => openFor(t, specOf(table))
+    await taken().deliver(kept, never, after)
+    t.same(await numbers(table), upTo(10), 'what is in the replica was stored')
+    const spanning = makeBatch([[record(20)]], 1_000)
+    const both = { ...spanning, firstSeq: kept.firstSeq, messages: [...kept.messages, ...added.messages] }
+    await taken().deliver(both, never, after)
+    t.same(await numbers(table), [...upTo(10), 20], 'and what follows is new')
+    const late = makeBatch([[record(30)]], 16)
+    t.match(await failure(replaced.deliver(late, never, knows(five))), { code: 'lane_row_conflict' })
+    t.same(await numbers(table), [...upTo(10), 20], 'the replaced one stores nothing')
   })
 
   await t.test(

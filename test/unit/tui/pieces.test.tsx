@@ -12,6 +12,7 @@ import { nextTroubled, rowsOf, visible } from '../../../src/apps/tui/rows.ts'
 import { keyPressesOf } from '../../../src/apps/tui/use-keys.ts'
 import type { LaneStatus } from '../../../src/contract/destination.ts'
 import type { Overview, OverviewLane, OverviewPipe } from '../../../src/contract/overview.ts'
+import type { ReplicaFacts } from '../../../src/contract/replica-facts.ts'
 
 /** A page at its first line. */
 const scroll = { from: 0, limit: () => {}, onKey: () => false }
@@ -158,8 +159,8 @@ t.test('stuck, retrying and blocked lanes differ in sign, word and order, withou
     '▲ retrying',
     '– idle',
   ])
-  const header = (width: number, lanesOf = lanes) => {
-    const overview = { ...snapshot, pipes: [pipe('omega', ...lanesOf)] } as Overview
+  const header = (width: number, lanesOf = lanes, replica: Partial<ReplicaFacts> | null = null) => {
+    const overview = { ...snapshot, pipes: [pipe('omega', ...lanesOf)], service: { replica } } as Overview
     const shown = render(
       <Box width={width}>
         <Header
@@ -179,6 +180,10 @@ t.test('stuck, retrying and blocked lanes differ in sign, word and order, withou
   t.match(header(80), /^pipectl http\S+ {2}■ 1 stuck {2}▲ 2 retrying {2}○ 1 blocked {2}0 pending$/)
   t.equal(header(50), 'pipectl ■ 1 stuck  ▲ 2 retrying  ○ 1 blocked')
   t.match(header(80, [destination('d-idle', idle)]), /no problems/)
+  const replica = { replica_state: 'failing', error_code: 'SlowDown', lag_seconds: 400 } as const
+  t.match(header(140, lanes, replica), /5 lanes {2}replica: failing \(SlowDown\), 6m 40s behind$/)
+  const sound = { replica_state: 'ok', lag_seconds: 1, snapshot_ts: '2026-11-28T12:00:00Z' } as const
+  t.notMatch(header(140, lanes, sound), /replica/)
 })
 
 t.test('a lane as it was last saved is marked on the board, in the detail and in tables', async (t) => {
@@ -382,6 +387,7 @@ t.test('rates are differences over time; a counter that goes back is no movement
     service: {
       ...{ version: '1', started_ts: '2026-01-01T00:00:00Z', is_ready: true, reasons: [], warnings: [] },
       ...{ http_engine: 'uws', ingest_workers: 1, delivery_restarts: 0, egress_private: 'allow' },
+      replica: null,
     },
   })
   let rates = nextRates(new Map(), null, at(0, 100))

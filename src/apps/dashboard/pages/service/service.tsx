@@ -8,6 +8,7 @@ import { useSession } from '../../data/session-context.ts'
 import { Code, Facts, Notice, Page, Section, Skeleton, Soft } from '../../ui/layout.tsx'
 import { Ago, Outside } from '../../ui/text.tsx'
 import { Cluster } from './cluster.tsx'
+import { Replica } from './replica.tsx'
 
 export function ServicePage() {
   const { data: overview } = useOverview()
@@ -59,6 +60,7 @@ function Service({ overview }: { overview: Overview }) {
           ]}
         />
       </Section>
+      {service.replica ? <Replica replica={service.replica} nowMs={Date.parse(overview.server_ts)} /> : null}
       <Section title="On the server">
         <Soft>
           Settings come from the daemon's configuration file and its environment. Changes apply after a
