@@ -59,6 +59,7 @@ const notWalked: Record<string, Record<string, string>> = {
     'import asyncio': 'test/sdk/python-package.test.ts runs it',
     'from pipectl import Client\n\nwith Client(spool': 'test/sdk/python-package.test.ts runs it',
   },
+  compatibility: { 'npm run test:full -- --only compat': 'runs the tests of test/compat' },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
     'lane              sensors': 'the screen of top',
