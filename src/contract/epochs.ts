@@ -19,7 +19,7 @@ export interface Epoch {
   after_seq: number
   /**
    * The place of the replica of which the previous epoch is the beginning: this directory continues its log, as the only one.
-   * Messages that the previous primary accepted beyond `after_seq` are lost, and its deliveries are not repeated.
+   * Messages that the previous primary accepted beyond `after_seq` are lost. Those that it delivered are not repeated.
    */
   continues?: string
 }
