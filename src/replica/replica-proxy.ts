@@ -61,7 +61,7 @@ export interface Replica {
   /** Resolves when the bucket has answered that this directory is its writer. */
   readonly joined: Promise<void>
   status(): Promise<ReplicaView>
-  /** What is durable now is stored without waiting for the interval. */
+  /** Everything that is durable now is stored without waiting for the interval. */
   wake(): void
   /** Stores what the daemon wrote last. Never rejects. */
   close(): Promise<void>
