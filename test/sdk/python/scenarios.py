@@ -237,6 +237,16 @@ def closes_early(count, spool):
     report(client, left=client.close(0.2))
 
 
+def disk_full(spool, limit):
+    """No file can be larger than `limit` bytes, as on a full disk: a line is written in part."""
+    import resource
+
+    client = pipectl.Client(**options(spool=spool, batch_records=50))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    numbers(client, 0, 300)
+    report(client, left=client.close(60), files=os.listdir(spool))
+
+
 def every_step(root):
     """Kills a sender at the first, second, third … change of its spool, and lets the next client send what it has left.
 
