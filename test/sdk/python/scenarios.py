@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 
 import pipectl
 
@@ -135,6 +136,8 @@ def exits_without_server(count):
 
 def forks(spool=""):
     """Forks with pending records, twice, while the thread sends. Each process sends its own."""
+    # Python 3.12 and newer warn of a fork with threads.
+    warnings.simplefilter("ignore", DeprecationWarning)
     client = pipectl.Client(**options(batch_records=20, spool=spool or None))
     numbers(client, 0, 300)
     children = []
