@@ -1,21 +1,29 @@
 # The daemon in a container: the Debian package, installed in a Debian.
 #
-# The project's tests have no Docker: they read this file and install the same package in a Debian of their own, but they
-# have never built this image. See docs/install.md and compose.yaml.
-FROM node:24-trixie AS build
+#   docker build .                                                   builds the package, in the checkout
+#   docker build --build-arg PACKAGE=pipectl_1.0.0-1_amd64.deb .     takes that file of the folder, e.g. of a release
+#
+# The tests build this file with podman and run the image. They have no registry: BUILDER and BASE are a Debian of their own.
+# See docs/install.md and compose.yaml.
+ARG BUILDER=node:24-trixie
+ARG BASE=debian:trixie-slim
+
+FROM ${BUILDER} AS build
+ARG PACKAGE=
 WORKDIR /src
 COPY . .
-RUN npm ci && npm run package:deb -- --directory /tmp
+RUN if [ -n "$PACKAGE" ]; then cp "$PACKAGE" /pipectl.deb; \
+  else npm ci && npm run package:deb -- --directory /tmp && mv /tmp/pipectl_*.deb /pipectl.deb; fi
 
 # With a C library that uWebSockets loads on.
-FROM debian:trixie-slim
+FROM ${BASE}
 # A fixed number, so that the owner of a secret's file on the host can be given.
 RUN groupadd --system --gid 990 pipectl \
   && useradd --system --uid 990 --gid 990 --home-dir /var/lib/pipectl --no-create-home --shell /usr/sbin/nologin pipectl
-COPY --from=build /tmp/pipectl_*.deb /tmp/pipectl.deb
+COPY --from=build /pipectl.deb /tmp/pipectl.deb
 # The package makes a sealing key: one in an image would be everybody's.
 RUN apt-get update \
-  && apt-get install --yes --no-install-recommends /tmp/pipectl.deb \
+  && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends /tmp/pipectl.deb \
   && rm -rf /tmp/pipectl.deb /var/lib/apt/lists/* /etc/pipectl/sealing.key
 
 ENV PIPECTL_CONFIG=/etc/pipectl/pipectl.toml \

@@ -6,10 +6,12 @@
  *   config, systemd, monitoring, examples, docs, openapi, dist/man (the man page)
  *
  * npm would rebuild native packages while it installs: they are without their sources and install steps, so that it works
- * offline. What is here is for one platform and one version of Node.js: those it is made on, or another target's.
+ * offline. They contain one native file for each target, a processor and a version of Node.js, of which the right one is loaded:
+ *
+ *   better-sqlite3/lib/binding/node-v137-linux-x64/better_sqlite3.node     where `bindings` looks for it
+ *   @btc-vision/uwebsockets.js/uws_linux_x64_137.node                      the loader knows the name
  */
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { bundleProgram } from './bundle-program.mjs'
 import { thirdPartyLicenses } from './third-party-licenses.mjs'
@@ -20,50 +22,38 @@ const items = [
   ...['bin', 'config', 'systemd', 'monitoring', 'examples', 'docs', 'openapi', 'dist/man'],
   ...['LICENSE', 'README.md', 'CHANGELOG.md'],
 ]
-/** In the order in which the loader tries them. */
-const bindings = (platform) => [
-  { name: '@btc-vision/uwebsockets.js', file: `uws_${platform}.node` },
-  { name: '@trufflesuite/uws-js-unofficial', file: `binaries/uws_${platform}.node` },
-]
-const sqliteAddon = 'build/Release/better_sqlite3.node'
+/**
+ * The binding of uWebSockets by ABI of Node.js. For Node.js 20 it is the one that loads on an older C library too, and that
+ * all tests run on; for Node.js 24 there is only one.
+ */
+const bindings = {
+  137: { name: '@btc-vision/uwebsockets.js', folder: '' },
+  115: { name: '@trufflesuite/uws-js-unofficial', folder: 'binaries' },
+}
 const sqlite = [
   { name: 'better-sqlite3', files: ['lib'], needs: ['bindings'] },
   { name: 'bindings', files: ['bindings.js'], needs: ['file-uri-to-path'] },
   { name: 'file-uri-to-path', files: ['index.js'], needs: [] },
 ]
 
-/** Its binding of uWebSockets is the first that loads. */
-const here = {
-  platform: process.platform,
-  arch: process.arch,
-  abi: process.versions.modules,
-  addon: path.join(root, 'node_modules/better-sqlite3', sqliteAddon),
-  fits: loads,
-}
-
-/** Linux with another Node.js: whether its C library is new enough for the binding is seen where it runs. */
-export function otherTarget({ arch, abi, addon }) {
-  return { platform: 'linux', arch, abi, addon, fits: isThere }
-}
-
-/** `stage` is an empty folder; `npm run build` has run. */
-export async function stagePackage(stage, target = here) {
+/**
+ * `stage` is an empty folder; `npm run build` has run. `targets` are of Linux: `arch` as in process.arch, `abi` as in
+ * process.versions.modules, and `addon`, the file of better-sqlite3 for them.
+ */
+export async function stagePackage(stage, targets) {
   for (const item of items) copy(item, stage)
   const { assets, modules } = await bundleProgram(stage)
   for (const asset of assets) copy(asset, stage)
 
   copy('vendor/uwebsockets.js', stage, 'node_modules/uWebSockets.js')
-  const platform = `${target.platform}_${target.arch}_${target.abi}`
-  const binding = bindings(platform).find(target.fits)
-  if (binding === undefined)
-    process.stderr.write(
-      `no uWebSockets binding loads on ${platform}: the package will serve over node:http\n`,
-    )
-  const native = [...sqlite, ...(binding ? [{ name: binding.name, files: [binding.file], needs: [] }] : [])]
+  const native = [...sqlite, ...bindingPackages(targets)]
   const dependencies = native.map((one) => copyPackage(one, stage))
   dependencies.push(['uWebSockets.js', manifestOf('vendor/uwebsockets.js').version])
-  cpSync(target.addon, path.join(stage, 'node_modules/better-sqlite3', sqliteAddon))
-  writeManifest(stage, target, Object.fromEntries(dependencies))
+  for (const { arch, abi, addon } of targets) {
+    const place = `node_modules/better-sqlite3/lib/binding/node-v${abi}-linux-${arch}`
+    cpSync(addon, path.join(stage, place, 'better_sqlite3.node'))
+  }
+  writeManifest(stage, Object.fromEntries(dependencies))
 
   // The scanner contains a few functions of AssemblyScript.
   const packaged = [...native.map(({ name }) => name), 'assemblyscript'].map((name) => `node_modules/${name}`)
@@ -71,21 +61,18 @@ export async function stagePackage(stage, target = here) {
   writeFileSync(path.join(stage, 'THIRD-PARTY-LICENSES'), licenses)
 }
 
+function bindingPackages(targets) {
+  const filesOf = new Map()
+  for (const { arch, abi } of targets) {
+    const { name, folder } = bindings[abi]
+    const file = path.join(folder, `uws_linux_${arch}_${abi}.node`)
+    filesOf.set(name, [...(filesOf.get(name) ?? []), file])
+  }
+  return [...filesOf].map(([name, files]) => ({ name, files, needs: [] }))
+}
+
 function copy(from, stage, to = from) {
   cpSync(path.join(root, from), path.join(stage, to), { recursive: true, dereference: true })
-}
-
-function isThere({ name, file }) {
-  return existsSync(path.join(root, 'node_modules', name, file))
-}
-
-function loads({ name, file }) {
-  try {
-    createRequire(import.meta.url)(path.join(root, 'node_modules', name, file))
-    return true
-  } catch {
-    return false
-  }
 }
 
 /**
@@ -112,13 +99,14 @@ function dashboardPackages() {
   return JSON.parse(readFileSync(path.join(root, 'dist', 'dashboard-modules.json'), 'utf8'))
 }
 
-function writeManifest(stage, { platform, arch }, dependencies) {
+/**
+ * Without `os` and `cpu`: npm would reject the package elsewhere, where the commands for a daemon on another machine work.
+ * The start of a daemon explains what is missing (src/platform/sqlite-addon.ts).
+ */
+function writeManifest(stage, dependencies) {
   const { name, version, description, license, type, engines, bin } = manifest
   writeJson(path.join(stage, 'package.json'), {
-    ...{ name, version, description, license, type, engines, bin },
-    os: [platform],
-    cpu: [arch],
-    dependencies,
+    ...{ name, version, description, license, type, engines, bin, dependencies },
     bundleDependencies: Object.keys(dependencies),
   })
 }

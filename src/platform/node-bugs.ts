@@ -1,6 +1,6 @@
 /**
- * Detects Node.js versions with known bugs or without security fixes. The start and `pipectl doctor` report them with
- * the remedy.
+ * Detects Node.js versions with known bugs or without security fixes, and platforms without a native build. The start and
+ * `pipectl doctor` report them with the remedy.
  */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -42,7 +42,33 @@ export function requireSoundSqliteAddon(
   )
 }
 
-/** The addon's file. Null when it is not where npm installs it: nothing can be checked then. */
+/**
+ * Returns the error to show when `error` says that better-sqlite3 is not there or does not load, otherwise null. The package
+ * contains it for some platforms only.
+ */
+export function missingAddon(error: unknown): ConfigError | null {
+  if (!(error instanceof Error)) return null
+  // `bindings` lists the paths that it has tried.
+  const isAbsent = 'tries' in error && error.message.includes('better_sqlite3.node')
+  const isUnloadable = errorCode(error) === 'ERR_DLOPEN_FAILED' && error.message.includes('better_sqlite3')
+  if (!isAbsent && !isUnloadable) return null
+  const library = glibc() === null && process.platform === 'linux' ? ' without glibc' : ''
+  const own = `${process.platform} ${process.arch}${library} with Node.js ${process.versions.node}`
+  const reason = isUnloadable ? ` (${error.message.split('\n')[0]})` : ''
+  return new ConfigError(
+    `pipectl has no native build of SQLite for this platform: ${own}${reason}`,
+    error,
+    'the npm package is for Linux x64 and arm64 with glibc 2.34 or newer, and Node.js 24 or 20. Elsewhere use the container ' +
+      'image, or build pipectl from source: docs/install.md#platforms',
+  )
+}
+
+function glibc(): string | null {
+  const report = process.report.getReport() as { header?: { glibcVersionRuntime?: string } }
+  return report.header?.glibcVersionRuntime ?? null
+}
+
+/** The addon's file. Null when it is not where npm compiles it. The package has sound builds, in other places. */
 function installedAddon(): Buffer | null {
   const { resolve } = createRequire(import.meta.url)
   try {

@@ -26,6 +26,9 @@ const notWalked: Record<string, Record<string, string>> = {
   errors: { '{ "error":': 'the shape of a response' },
   'http-endpoint': { 'POST /orders HTTP/1.1': 'what an endpoint receives' },
   install: {
+    'sh install.sh': 'test/package/install-script.test.ts runs it with other addresses',
+    'docker build --tag': 'needs Docker; test/package/image.test.ts builds the same with podman',
+    'npx ./pipectl-': 'test/package/platforms.test.ts runs it',
     'npm install -g ./pipectl-': 'test/package/installed.test.ts runs it',
     'npm run package:deb': 'test/package/deb.test.ts makes the package by the script that this runs',
     'sudo apt-get install': 'test/package/deb.test.ts runs it, in a Debian of its own',

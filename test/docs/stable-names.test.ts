@@ -2,8 +2,9 @@
  * Names that operators write into rules and scripts, in stable-names.txt: docs/releases.md promises that none disappears
  * within a major version. Settings, commands, error codes and operations have generated lists of their own in docs/.
  *
- * `WRITE_NAMES=1 npm run test:file -- test/docs/stable-names.test.ts` writes the file again. A name that is new is added by that. A name
- * that is removed there needs a new major version, and a line in the changelog.
+ * `WRITE_NAMES=1 npm run test:file -- test/docs/stable-names.test.ts` writes the file again, with the names that are new. It must have all of
+ * them when a release is made: as long as vendor/release/releases.json does not have the version of package.json. A name that is
+ * removed there needs a new major version, and a line in the changelog.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -18,6 +19,12 @@ const sourcesIn = (folder: string) =>
   readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))
     .map((name) => readFileSync(path.join(root, folder, name), 'utf8'))
+
+const json = (name: string) => JSON.parse(readFileSync(path.join(root, name), 'utf8'))
+const { version } = json('package.json')
+const isReleased = json('vendor/release/releases.json').releases.some(
+  (release: { version: string }) => release.version === version,
+)
 
 const levels = ['debug', 'info', 'warn', 'error', 'fatal']
 const eventName = /^[a-z_]+(\.[a-z_]+)+$/
@@ -76,7 +83,7 @@ if (process.env.WRITE_NAMES === '1')
       .join('\n'),
   )
 
-t.test('no name has disappeared, and each new one is in the list', async (t) => {
+t.test('no name has disappeared, and a release lists all that it has', async (t) => {
   const listed = read()
   t.same(Object.keys(listed), Object.keys(current))
   for (const [heading, names] of Object.entries(listed)) {
@@ -86,11 +93,8 @@ t.test('no name has disappeared, and each new one is in the list', async (t) => 
       [],
       `${heading} that were removed`,
     )
-    t.same(
-      now.filter((name) => !names.includes(name)),
-      [],
-      `${heading} that are not listed yet`,
-    )
+    const unlisted = now.filter((name) => !names.includes(name))
+    t.same(isReleased ? [] : unlisted, [], `${heading} that are not listed yet`)
   }
 })
 

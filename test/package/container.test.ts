@@ -1,4 +1,4 @@
-/** Dockerfile and compose.yaml as far as they can be checked without Docker. */
+/** Dockerfile and compose.yaml as texts. image.test.ts builds and runs them. */
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, statSync } from 'node:fs'
@@ -24,7 +24,7 @@ const dockerfile = instructions(read('Dockerfile'))
 const last = (name: string) => dockerfile.findLast(([one]) => one === name)?.[1] ?? ''
 
 t.test('the Dockerfile has only instructions that there are, and lists that are JSON', async (t) => {
-  const known = 'FROM WORKDIR COPY RUN ENV USER VOLUME EXPOSE HEALTHCHECK ENTRYPOINT CMD'.split(' ')
+  const known = 'ARG FROM WORKDIR COPY RUN ENV USER VOLUME EXPOSE HEALTHCHECK ENTRYPOINT CMD'.split(' ')
   t.same(
     dockerfile.filter(([name]) => !known.includes(name)),
     [],
@@ -49,8 +49,13 @@ t.test('the guide’s command makes the sealing key, for the user of the image a
 })
 
 t.test('its Debian is one on which uWebSockets loads, and its Node.js gets security fixes', async (t) => {
-  const [build, image] = dockerfile.filter(([name]) => name === 'FROM').map(([, argument]) => argument)
-  const [, version, debian] = /^node:(\d+)-(\w+) AS build$/.exec(build ?? '') ?? []
+  const stages = dockerfile.filter(([name]) => name === 'FROM').map(([, argument]) => argument)
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the text of the file
+  t.same(stages, ['${BUILDER} AS build', '${BASE}'])
+  const [build, image] = dockerfile
+    .filter(([name, value]) => name === 'ARG' && /^(BUILDER|BASE)=/.test(value))
+    .map(([, value]) => value.replace(/^\w+=/, ''))
+  const [, version, debian] = /^node:(\d+)-(\w+)$/.exec(build ?? '') ?? []
   t.match(version, /^\d+$/)
   t.equal(endOfSupport(version), null)
   t.equal(debian, 'trixie')

@@ -4,7 +4,7 @@
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import os from 'node:os'
 import path from 'node:path'
@@ -60,7 +60,8 @@ t.test('every artifact is there, with its checksum', async (t) => {
   const expected = [
     ...['SHA256SUMS', 'SHA256SUMS.asc', 'apt', 'management-v1.openapi.yaml', 'pipectl-release-key.asc'],
     ...[`pipectl-${version}.cdx.json`, `pipectl_${version}-1_${architecture}.deb`],
-    ...['release-notes.md', 'releases.json'],
+    ...['release-notes.md', 'releases.json', `pipectl-client-${version}.tgz`],
+    ...[`pipectl-${version}-py3-none-any.whl`, `pipectl-${version}.tar.gz`],
   ]
   for (const name of expected) t.ok(names.includes(name), name)
   t.ok(
@@ -226,6 +227,13 @@ t.test('the bill of materials and the repository for apt are the same each time'
   t.equal(readFileSync(path.join(again, name), 'utf8'), read(`apt/${name}`))
 })
 
+t.test('apt prefers the package to the other program of this name, which Debian 13 has', async (t) => {
+  const index = read(`apt/dists/stable/main/binary-${architecture}/Packages`)
+  const [, own = ''] = /^Package: pipectl\nVersion: (\S+)$/m.exec(index) ?? []
+  t.equal(own, `1:${version.replace('-', '~')}-1`)
+  t.equal(spawnSync('dpkg', ['--compare-versions', own, 'gt', '0.5.1-1']).status, 0)
+})
+
 t.test('a commit is released only as what it says it is', async (t) => {
   const { problemsOf } = await import(path.join(project, 'vendor/release/checks.mjs'))
   const root = t.testdir()
@@ -254,6 +262,12 @@ t.test('a commit is released only as what it says it is', async (t) => {
   t.match(commit(changelog.replace('1.2.0', '1.1.0')), [/no section "## \[1\.2\.0\] - DATE"/])
   t.match(commit(changelog.replace(']\n\n## [1', ']\n\n- A late change.\n\n## [1')), [/unreleased changes/])
   t.match(commit(changelog.replace('- A change.', '')), [/section 1\.2\.0 .* is empty/])
+  t.same(commit(changelog), [])
+  mkdirSync(path.join(root, 'sdk/js'), { recursive: true })
+  write('sdk/js/package.json', '{ "version": "1.1.0" }')
+  git('add', '.')
+  t.match(commit(changelog), [/sdk\/js\/package\.json has version 1\.1\.0, but package\.json has 1\.2\.0/])
+  write('sdk/js/package.json', '{ "version": "1.2.0" }')
   t.same(commit(changelog), [])
   git('tag', 'v1.3.0')
   t.match(problemsOf(root), [/tagged v1\.3\.0, but package\.json has version 1\.2\.0/])

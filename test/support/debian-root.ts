@@ -63,8 +63,8 @@ function enter(
   })
 }
 
-/** Test files may run side by side: the first that has one gives it its name. */
-function bootstrapped(release: DebianRelease): string {
+/** The folder that all copies are made of. Test files may run side by side: the first that has one gives it its name. */
+export function bootstrapped(release: DebianRelease): string {
   const kept = path.join(os.tmpdir(), `pipectl-debootstrap-${release}`)
   if (existsSync(kept)) return kept
   const making = mkdtempSync(path.join(os.tmpdir(), 'pipectl-debootstrap-making-'))

@@ -17,25 +17,23 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
-  chmodSync,
   copyFileSync,
   existsSync,
   lstatSync,
-  lutimesSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
   rmSync,
-  statSync,
   writeFileSync,
 } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { gzipSync } from 'node:zlib'
-import { otherTarget, stagePackage } from '../stage-package.mjs'
+import { normalise, sourceDate } from '../reproducible.mjs'
+import { stagePackage } from '../stage-package.mjs'
 import { copyright } from './copyright.mjs'
 import { librariesOf } from './libraries.mjs'
 import { nodeRelease, runtime } from './node-runtime.mjs'
@@ -66,14 +64,18 @@ const { values: options } = parseArgs({
     directory: { type: 'string', default: root },
   },
 })
-const version = `${manifest.version.replace('-', '~')}-${options.revision}`
+const versionOfFile = `${manifest.version.replace('-', '~')}-${options.revision}`
+/**
+ * Debian 13 has another program in a package of this name, in version 0.5.1. Without the epoch, `1:`, apt takes it for an
+ * upgrade of an earlier pipectl, and replaces the daemon with it.
+ */
+const version = `1:${versionOfFile}`
 const architecture = options.arch
 const arch = processors[architecture]
 if (process.platform !== 'linux' || arch === undefined) {
   say(`the package is made on Linux, for one of --arch ${Object.keys(processors).join(', ')}`)
   process.exit(1)
 }
-const sourceDate = Number(process.env.SOURCE_DATE_EPOCH ?? commitTime())
 
 const stage = mkdtempSync(path.join(os.tmpdir(), 'pipectl-deb-'))
 try {
@@ -81,7 +83,7 @@ try {
   const release = nodeRelease(arch)
   const addon = sqliteAddon(arch)
   say('2/4 collecting the program and its dependencies')
-  await stageProgram(otherTarget({ arch, abi: runtime.abi, addon }))
+  await stageProgram({ arch, abi: runtime.abi, addon })
   copyFileSync(path.join(release, 'bin/node'), at(home, 'node'))
   copyFileSync(path.join(release, 'LICENSE'), at('LICENSE.node'))
   stripBinaries()
@@ -89,9 +91,9 @@ try {
   stageService()
   stageDocumentation()
   stageControl()
-  normalise(stage)
+  normalise(stage, isProgram)
   say('4/4 packing')
-  const file = path.resolve(options.directory, `pipectl_${version}_${architecture}.deb`)
+  const file = path.resolve(options.directory, `pipectl_${versionOfFile}_${architecture}.deb`)
   pack(file)
   say(`made ${file}; install it with: apt-get install ${path.isAbsolute(file) ? file : `./${file}`}`)
 } finally {
@@ -126,15 +128,6 @@ function run(command, args, env = {}) {
   })
 }
 
-function commitTime() {
-  try {
-    const stdio = ['ignore', 'pipe', 'ignore']
-    return execFileSync('git', ['log', '-1', '--format=%ct'], { cwd: root, encoding: 'utf8', stdio }).trim()
-  } catch {
-    return Math.floor(statSync(path.join(root, 'package.json')).mtimeMs / 1000)
-  }
-}
-
 /**
  * Files that only people read go where Debian's documentation is; files that the package has in a place of its own
  * are left out.
@@ -142,7 +135,7 @@ function commitTime() {
 async function stageProgram(target) {
   mkdirSync(at(home), { recursive: true })
   mkdirSync(at(documentation), { recursive: true })
-  await stagePackage(at(home), target)
+  await stagePackage(at(home), [target])
   for (const item of ['README.md', 'docs', 'examples', 'monitoring'])
     renameSync(at(home, item), at(documentation, item))
   for (const item of ['systemd', 'config', 'LICENSE']) rmSync(at(home, item), { recursive: true })
@@ -254,19 +247,6 @@ function files(folder) {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory())
     .map((entry) => path.join(entry.parentPath, entry.name))
-}
-
-/** Normalizes modes and times, which depend on the umask and the clock. */
-function normalise(folder) {
-  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
-    const file = path.join(entry.parentPath, entry.name)
-    if (entry.isDirectory()) chmodSync(file, 0o755)
-    else if (!entry.isSymbolicLink()) chmodSync(file, isProgram(file) ? 0o755 : 0o644)
-  }
-  for (const file of readdirSync(folder, { recursive: true, encoding: 'utf8' }))
-    lutimesSync(path.join(folder, file), sourceDate, sourceDate)
-  chmodSync(folder, 0o755)
-  lutimesSync(folder, sourceDate, sourceDate)
 }
 
 function isProgram(file) {

