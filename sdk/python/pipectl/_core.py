@@ -194,6 +194,10 @@ class Core:
                 self._settle(batch, "spool", [])
             except OSError as error:
                 self._postpone(Response(0, "", f"the spool: {error}", 0.0))
+            except Exception as error:
+                # The thread must not end while records are pending.
+                log.exception("an attempt failed")
+                self._postpone(Response(0, "", f"{type(error).__name__}: {error}", 0.0))
             finally:
                 self._busy = None
 
