@@ -12,6 +12,8 @@ export interface Target {
   serverPids?: readonly number[]
   url: string
   headers: Record<string, string>
+  /** Resolves when what the load has left to be done is done. */
+  settled?(): Promise<unknown>
   close(): Promise<void>
 }
 
@@ -38,14 +40,15 @@ export interface DaemonSettings {
   program?: string
   /** Settings of the pipe. */
   pipe?: Record<string, unknown>
+  env?: Record<string, string>
 }
 
 /** A daemon with an empty pipe. */
 export async function daemonTarget(
   name: string,
-  { engine = 'uws', workers = 1, program, pipe }: DaemonSettings = {},
+  { engine = 'uws', workers = 1, program, pipe, env: more }: DaemonSettings = {},
 ): Promise<Target & { daemon: TestDaemon; pipeId: string }> {
-  const env = { PIPECTL_HTTP_ENGINE: engine, PIPECTL_INGEST_WORKERS: String(workers) }
+  const env = { PIPECTL_HTTP_ENGINE: engine, PIPECTL_INGEST_WORKERS: String(workers), ...more }
   const daemon = await startDaemon({ env, ...(program === undefined ? {} : { program }) })
   const pipeId = await daemon.createPipe({ pipe_name: 'bench', ...pipe })
   return {

@@ -93,11 +93,14 @@ async function slice(target: Target, one: Case, forSeconds: number): Promise<Sli
   const serversBefore = cpuSecondsOfTrees(target.serverPids ?? [])
   const startedAt = performance.now()
   const result = await load({ url, headers, bodies, connections, seconds: forSeconds })
+  const tookSeconds = (performance.now() - startedAt) / 1000
+  // Its CPU counts, and must not be missing in the next turn.
+  await target.settled?.()
   return {
     ...result,
+    seconds: tookSeconds,
     cpuSeconds: cpuSeconds(pid) - cpuBefore,
     serversCpuSeconds: cpuSecondsOfTrees(target.serverPids ?? []) - serversBefore,
-    seconds: (performance.now() - startedAt) / 1000,
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- backfill ingest delivery beside cluster lanes listing parquet scale scanner written] [--program PATH] [--before PATH]`: speed of the built
+ * `npm run bench [-- backfill ingest delivery beside cluster lanes listing parquet replica scale scanner written] [--program PATH] [--before PATH]`: speed of the built
  * daemon, each figure from a fresh data directory on this machine, with its own load generator beside it. Prints tables; asserts
  * nothing. `--program` names another build's bin/pipectl.js, to compare two with the same load and records; `--before` one
  * that is measured beside this one.
@@ -18,6 +18,7 @@ const benches: Record<string, () => Promise<string>> = {
   lanes: async () => (await import('./lanes.ts')).benchLanes(),
   listing: async () => (await import('./listing.ts')).benchListing(),
   parquet: async () => (await import('./parquet.ts')).benchParquet(),
+  replica: async () => (await import('./replica.ts')).benchReplica(),
   scale: async () => (await import('./scale.ts')).benchScale(),
   scanner: async () => (await import('./scanner.ts')).benchScanner(),
   start: async () => (await import('./start.ts')).benchStart(),

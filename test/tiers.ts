@@ -29,6 +29,8 @@ export const groups: Readonly<Record<string, Group>> = {
     fast: ['world/cluster/one-node', 'unit/buffer/jetstream-port'],
   },
   packages: { files: ['package/'] },
+  /** Products in several versions: docs/compatibility.md has a row for each. */
+  compat: { files: ['compat/'] },
   migrate: { files: ['migrate/'] },
   browser: { files: ['browser/'], fast: ['browser/pages'] },
   sdk: { files: ['sdk/'], fast: ['sdk/js.'] },
@@ -74,7 +76,7 @@ export const groups: Readonly<Record<string, Group>> = {
   examples: { files: ['world/examples-', 'docs/signatures'] },
   tools: {
     files: [
-      ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file', 'world/proxies'],
+      ...['unit/cli/completion', 'docs/man-page', 'docs/unit-file'],
       ...['unit/cli/backup', 'unit/cli/ingest-resume', 'unit/cli/pull', 'unit/cli/secrets', 'unit/cli/tail'],
       ...['unit/cli/users', 'world/alerts', 'world/ledger-servers'],
       ...['api/auto-columns', 'api/client-ip', 'world/pipe-retention'],

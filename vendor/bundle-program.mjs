@@ -17,6 +17,11 @@ import { exportsOf } from './exports-of.mjs'
 
 const root = path.resolve(import.meta.dirname, '..')
 const src = path.join(root, 'src')
+/**
+ * Where the bundler believes that it writes. The names of chunks depend on the way from there to the sources: with the folder of
+ * the package, two checkouts would make different files.
+ */
+const bundled = path.join(root, 'dist')
 /** Stay in node_modules. */
 export const external = ['better-sqlite3', 'uWebSockets.js']
 /** Packages that others ask for and do without. */
@@ -66,7 +71,7 @@ export async function bundleProgram(stage) {
     ...common,
     entryPoints: entryPoints(),
     outbase: src,
-    outdir: path.join(stage, 'dist'),
+    outdir: bundled,
     chunkNames: 'chunks/[name]-[hash]',
     splitting: true,
     format: 'esm',
@@ -87,17 +92,15 @@ export async function bundleProgram(stage) {
   const pretty = await build({
     ...common,
     entryPoints: ['pino-pretty'],
-    outfile: path.join(stage, 'dist', 'pino-pretty.cjs'),
+    outfile: path.join(bundled, 'pino-pretty.cjs'),
     format: 'cjs',
   })
   for (const file of [...program.outputFiles, ...pretty.outputFiles]) {
-    mkdirSync(path.dirname(file.path), { recursive: true })
-    const place = path.relative(stage, file.path)
+    const place = path.relative(root, file.path)
     const isMap = place.endsWith('.map')
-    writeFileSync(
-      file.path,
-      isMap ? withSources(file, place) : withPlaces(withoutIdleRequire(file.text), place),
-    )
+    const target = path.join(stage, place)
+    mkdirSync(path.dirname(target), { recursive: true })
+    writeFileSync(target, isMap ? withSources(file, place) : withPlaces(withoutIdleRequire(file.text), place))
   }
   const modules = [program, pretty].flatMap(({ metafile }) => usedInputs(metafile))
   checkPlaces(modules)

@@ -202,7 +202,13 @@ main() {
     return
   fi
   install_package
-  note "installed $package; \`pipectl --version\` prints $(pipectl --version 2>/dev/null || echo nothing: it is not on the PATH)"
+  if has pipectl; then
+    note "installed $package: \`pipectl --version\` prints $(pipectl --version)"
+  elif [ "$kind" = npm ]; then
+    note "installed $package; $(npm prefix --global)/bin is not on the PATH"
+  else
+    note "installed $package"
+  fi
 }
 
 main "$@"

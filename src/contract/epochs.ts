@@ -19,7 +19,7 @@ export interface Epoch {
   after_seq: number
   /**
    * The place of the replica of which the previous epoch is the beginning: this directory continues its log, as the only one.
-   * What the previous primary accepted beyond `after_seq` is lost, and what it delivered is not repeated.
+   * Messages that the previous primary accepted beyond `after_seq` are lost. Those that it delivered are not repeated.
    */
   continues?: string
 }

@@ -20,7 +20,7 @@ export type PrivacyState = (typeof privacyStates)[number]
 export const privacyStages = ['search', 'buffer', 'lanes', 'parked', 'metadata', 'files'] as const
 export type PrivacyStage = (typeof privacyStages)[number]
 
-export const remainingKinds = ['destination', 'table_file', 'metadata', 'backup', 'log'] as const
+export const remainingKinds = ['destination', 'table_file', 'metadata', 'backup', 'replica', 'log'] as const
 
 const { privacyKeys, privacyPipes, privacyMatches, conditionCharacters } = resourceLimits
 

@@ -99,6 +99,7 @@ export const resourceLimits = {
    */
   deliveryYoungHeapMiB: 24,
   driverYoungHeapMiB: 6,
+  replicaYoungHeapMiB: 24,
   /** Bytes read from a destination during one attempt. If there are more, the connection is closed. */
   destinationReadBytes: 8 * MiB,
   /** Bytes of interim responses (100 Continue, 103 Early Hints) before one response of an HTTP endpoint. */

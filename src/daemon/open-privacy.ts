@@ -5,7 +5,7 @@ import type { Stores } from './open-stores.ts'
 import type { StartContext } from './start-context.ts'
 
 export function openPrivacy(
-  { metadata, buffer, delivery, rereads, now }: Stores,
+  { metadata, buffer, delivery, rereads, now, replica }: Stores,
   pipeReplays: PipeReplays,
   { log, shutdown }: StartContext,
 ): PrivacyRunner | null {
@@ -20,6 +20,7 @@ export function openPrivacy(
       ...{ jobs: privacy, store: privacy, log: buffer.erasure, lanes, now },
       withoutReplays: (work) => pipeReplays.withoutReplays(work),
       headSeq: () => buffer.headSeq(),
+      hasReplica: replica !== null,
     },
     log,
   )

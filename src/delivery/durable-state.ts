@@ -174,7 +174,7 @@ export class DurableState {
     this.#saved = row
     this.#inheritedThroughSeq = fixedThrough(row)
     this.#counts = noCounts(spec)
-    // What was loaded can be on the disk alone.
+    // The row that was loaded can be on the disk alone.
     this.#fixed = [{ row, savedMs: this.#savedMs }]
   }
 

@@ -72,15 +72,15 @@ async function storeChecks(settings: Settings, env: NodeJS.ProcessEnv, isRunning
     ...tableFileChecks(root),
     await keyCheck(settings, env),
     ...alertsChecks(root),
-    ...(await ofReplica(settings)),
+    ...(await ofReplica(settings, env)),
   ]
 }
 
 /** The client of object stores is loaded only if there is a replica. */
-async function ofReplica(settings: Settings): Promise<Check[]> {
+async function ofReplica(settings: Settings, env: NodeJS.ProcessEnv): Promise<Check[]> {
   if (settings['replica.url'] === null) return []
   const { replicaChecks } = await import('./doctor-replica.ts')
-  return await replicaChecks(settings)
+  return await replicaChecks(settings, env)
 }
 
 async function ofNode(

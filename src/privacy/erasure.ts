@@ -57,6 +57,8 @@ export interface ErasureDeps {
   /** The newest message of the buffer. */
   headSeq(): Promise<number>
   now(): number
+  /** A copy of the log is in object storage. */
+  hasReplica: boolean
   /** A stage begins; that is saved. */
   onStage(job: Pick<RunnableJob, 'jobId' | 'kind'>, stage: PrivacyStage): void
 }
@@ -114,7 +116,7 @@ class Run {
     if (first === 'search') await this.#stage('search', () => this.#search(pipes))
     if (kind === 'delete' && first !== 'files') await this.#delete(pipes)
     if (kind === 'delete') await this.#stage('files', () => this.#files(), { forgetsKeys: true })
-    this.#change({ remaining: [...this.progress.remaining, ...remainingCopies(pipes)] })
+    this.#change({ remaining: [...this.progress.remaining, ...remainingCopies(pipes, this.#deps)] })
     await jobs.finish(jobId, 'done', this.progress)
   }
 

@@ -5,7 +5,10 @@ import type { ErasablePipe } from '../metadata/privacy-erasure.ts'
 
 type Remaining = PrivacyJob['remaining'][number]
 
-export function remainingCopies(pipes: readonly ErasablePipe[]): Remaining[] {
+export function remainingCopies(
+  pipes: readonly ErasablePipe[],
+  { hasReplica }: { hasReplica: boolean },
+): Remaining[] {
   const destinations = pipes.flatMap((pipe) =>
     pipe.destinations.map((one): Remaining => {
       const name = `${pipe.name}/${one.name}`
@@ -25,10 +28,15 @@ export function remainingCopies(pipes: readonly ErasablePipe[]): Remaining[] {
     name: 'backups',
     note: 'Backups of the data directory that were made before keep the records. Delete them, or let them expire; after a restore, delete the records again.',
   }
+  const replica: Remaining = {
+    kind: 'replica',
+    name: 'replica',
+    note: 'The records leave the bucket with the second snapshot from now, so within about two hours while the daemon runs. Versions that the bucket keeps of removed objects stay: let them expire.',
+  }
   const log: Remaining = {
     kind: 'log',
     name: 'log of the daemon',
     note: 'It has no records, but errors of destinations, which can quote a value. Let it expire.',
   }
-  return [...destinations, backups, log]
+  return [...destinations, backups, ...(hasReplica ? [replica] : []), log]
 }

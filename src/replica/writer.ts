@@ -59,6 +59,8 @@ export interface SlotContent
 }
 
 const nothing = Buffer.alloc(0)
+/** A slot that is filled is a little larger than its rows. */
+const keptBytes = 6 * 1024 * 1024
 const firstRetryMs = 200
 const longestRetryMs = 10_000
 
@@ -70,6 +72,7 @@ export class SlotWriter {
   /** Called with each failed attempt, which is repeated, and with null after a success. */
   onAttempt: (error: BucketError | null) => void = () => {}
   #position: Position
+  #body: Buffer = nothing
 
   private constructor(
     { bucket, key }: { bucket: Bucket; key: Buffer },
@@ -144,6 +147,13 @@ export class SlotWriter {
     return writer
   }
 
+  /** One slot is sent at a time, so the next one uses the same memory. */
+  readonly #memory = (bytes: number): Buffer => {
+    if (bytes > keptBytes) return Buffer.allocUnsafe(bytes)
+    if (bytes > this.#body.length) this.#body = Buffer.allocUnsafe(Math.min(keptBytes, bytes * 2))
+    return this.#body.subarray(0, bytes)
+  }
+
   get position(): Position {
     return this.#position
   }
@@ -170,7 +180,7 @@ export class SlotWriter {
       recordingId,
       version,
     }
-    const { name, body, checksum } = encodeSlot(this.#key, { header, logRows, metadataRows })
+    const { name, body, checksum } = encodeSlot(this.#key, { header, logRows, metadataRows }, this.#memory)
     for (let failures = 0; ; ) {
       try {
         if (!(await this.#createOnce(name, body, checksum, signal))) continue

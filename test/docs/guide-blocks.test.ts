@@ -48,6 +48,8 @@ const notWalked: Record<string, Record<string, string>> = {
     ' daemon ──every second──▶': 'a drawing',
     '# pipectl.toml': 'settings of a bucket: test/crash/replica.test.ts runs with such',
     'pipectl restore --from': 'needs a bucket: test/crash/replica.test.ts runs it',
+    'pipectl replica orphans': 'needs a takeover: test/world/replica-orphans.test.ts runs it',
+    'pipectl replica rejoin': 'needs a takeover: test/world/replica-orphans.test.ts runs it',
     'pipectl replica verify': 'needs a bucket: test/world/replica-verify.test.ts runs it',
     'pipectl serve --standby': 'needs a bucket: test/world/standby.test.ts runs it',
   },
@@ -57,6 +59,7 @@ const notWalked: Record<string, Record<string, string>> = {
     'import asyncio': 'test/sdk/python-package.test.ts runs it',
     'from pipectl import Client\n\nwith Client(spool': 'test/sdk/python-package.test.ts runs it',
   },
+  compatibility: { 'npm run test:full -- --only compat': 'runs the tests of test/compat' },
   'stuck-lanes': {
     'pipectl http://': 'the screen of top: test/world/tui runs it',
     'lane              sensors': 'the screen of top',

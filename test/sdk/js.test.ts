@@ -90,6 +90,14 @@ t.test('a network that goes silent: the request is cut off and repeated', waits,
   t.equal(await client.close(), 0)
   t.same(sorted(await pipe.arrived()), [1])
   t.match(seen.problems, [{ status: 0, error: 'no_response', message: /abort/i }])
+  const other = createClient({ ...pipe.options(url), ...seen })
+  proxy.setMode({ kind: 'black_hole' })
+  for (const n of [2, 3]) other.send({ n })
+  const flushed = other.flush()
+  await until('a request is in progress', () => proxy.connections() > 0)
+  t.equal(await other.close(100), 2, 'close does not wait for the time limit of the request')
+  t.equal(await flushed, false)
+  t.match(seen.drops, [{ reason: 'closed', numbers: [2, 3] }])
 })
 
 for (const status of [503, 429]) {

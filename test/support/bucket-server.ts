@@ -28,6 +28,8 @@ export type BucketFault =
   | 'cut_upload'
   /** Sends half of the body of the response, then drops the connection. */
   | 'cut_download'
+  /** Does it and responds, once `recover` is called. */
+  | 'hold'
   /** Reads the request and never responds. */
   | 'hang'
   /** Sends half of the body of the response, then nothing more. */
@@ -52,8 +54,11 @@ export interface StoredObject {
 
 /** What a store lacks. A test sets these at any time. */
 export interface StoreBehaviour {
-  /** `ignored`: a conditional creation replaces the object. `rejected`: 501. */
-  conditions: 'supported' | 'ignored' | 'rejected'
+  /**
+   * `ignored`: a conditional creation replaces the object. `rejected`: 501. `racy`: creations at the same time do not see each
+   * other.
+   */
+  conditions: 'supported' | 'ignored' | 'rejected' | 'racy'
   /** How much the store's clock is ahead. Requests that differ by more than 15 minutes are rejected. */
   clockAheadMs: number
   /** The most names in one page of a listing. */
@@ -61,6 +66,12 @@ export interface StoreBehaviour {
   /** Listings are not in the order of names. */
   listsUnordered: boolean
   ignoresRanges: boolean
+  /** An object is listed only when it is this old. */
+  listsAfterMs: number
+  /** The last part of an upload is lost. */
+  losesParts: boolean
+  /** The parts of an upload can be read before it is complete. */
+  showsParts: boolean
   /** Each request takes this long. */
   latencyMs: number
 }
@@ -72,10 +83,12 @@ export interface BucketServer {
   /** Uploads that are neither complete nor aborted. */
   openUploads(): number
   counts: Record<BucketRequestKind, number>
+  /** Requests that are held until `recover`. */
+  held(): number
   behaviour: StoreBehaviour
   /** Rules apply in their order, one for each request. */
   fail(...rules: FaultRule[]): void
-  /** Forgets rules that have not been used up, and ends requests that hang. */
+  /** Forgets rules that have not been used up, ends requests that hang, and continues those that are held. */
   recover(): void
   stop(): Promise<void>
 }
@@ -114,6 +127,7 @@ export async function startBucketServer({
     objects: store.objects,
     openUploads: () => store.uploads.size,
     counts: store.counts,
+    held: () => store.held.length,
     behaviour: store.behaviour,
     fail: (...rules) => void store.rules.push(...rules.map((rule) => ({ times: 1, after: 0, ...rule }))),
     recover: () => store.recover(),
@@ -137,6 +151,8 @@ interface Asked {
   query: URLSearchParams
   headers: IncomingMessage['headers']
   body: Buffer
+  /** There was such an object when the request arrived. */
+  isKnown: boolean
 }
 
 interface Reply {
@@ -171,9 +187,13 @@ class MemoryStore {
     pageSize: 1_000,
     listsUnordered: false,
     ignoresRanges: false,
+    listsAfterMs: 0,
+    losesParts: false,
+    showsParts: false,
     latencyMs: 0,
   }
   readonly #hanging = new Set<ServerResponse>()
+  readonly held: (() => void)[] = []
 
   constructor(account: Account) {
     this.account = account
@@ -183,6 +203,7 @@ class MemoryStore {
     this.rules.length = 0
     for (const response of this.#hanging) response.destroy()
     this.#hanging.clear()
+    for (const release of this.held.splice(0)) release()
   }
 
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -194,15 +215,18 @@ class MemoryStore {
     const fault = this.#faultOf(kind, kind === 'list' ? (url.searchParams.get('prefix') ?? '') : key)
     if (fault === 'cut_upload') return await cutAfterHalf(request)
     const body = await bodyOf(request)
+    const isKnown = this.objects.has(key)
+    if (this.behaviour.conditions === 'racy') await new Promise((resolve) => setTimeout(resolve, 20))
     if (this.behaviour.latencyMs > 0)
       await new Promise((resolve) => setTimeout(resolve, this.behaviour.latencyMs))
+    if (fault === 'hold') await new Promise<void>((resolve) => this.held.push(resolve))
     if (fault === 'hang') return void this.#hanging.add(response)
     if (typeof fault === 'object') return this.#respond(response, errorReply(fault))
     const problem = this.#clockProblem(request) ?? signatureProblem(request, url, body, this.account)
     if (problem !== null) return this.#respond(response, errorReply({ status: 403, code: problem }))
     const reply =
       bucket === this.account.bucket
-        ? this.#reply({ kind, key, query: url.searchParams, headers: request.headers, body })
+        ? this.#reply({ kind, key, query: url.searchParams, headers: request.headers, body, isKnown })
         : errorReply({ status: 404, code: 'NoSuchBucket' })
     if (fault === 'lost_response') return void response.destroy()
     this.#respond(response, reply, fault)
@@ -263,11 +287,13 @@ class MemoryStore {
     }
   }
 
-  #put({ kind, key, headers, body }: Asked): Reply {
+  #put({ kind, key, headers, body, isKnown }: Asked): Reply {
     const { conditions } = this.behaviour
     if (kind === 'create' && conditions === 'rejected')
       return errorReply({ status: 501, code: 'NotImplemented' })
     if (kind === 'create' && conditions === 'supported' && this.objects.has(key))
+      return errorReply({ status: 412, code: 'PreconditionFailed' })
+    if (kind === 'create' && conditions === 'racy' && isKnown)
       return errorReply({ status: 412, code: 'PreconditionFailed' })
     return this.#store(key, body, headers)
   }
@@ -293,7 +319,11 @@ class MemoryStore {
   #list({ query }: Asked): Reply {
     const prefix = query.get('prefix') ?? ''
     const after = query.get('continuation-token') ?? query.get('start-after') ?? ''
-    const names = [...this.objects.keys()].filter((key) => key.startsWith(prefix)).sort()
+    const listedMs = this.#nowMs() - this.behaviour.listsAfterMs
+    const names = [...this.objects]
+      .filter(([key, { modifiedMs }]) => key.startsWith(prefix) && modifiedMs <= listedMs)
+      .map(([key]) => key)
+      .sort()
     if (this.behaviour.listsUnordered) names.reverse()
     const isAfter = (key: string) => this.behaviour.listsUnordered || key > after
     const left = names.filter(isAfter)
@@ -323,11 +353,13 @@ class MemoryStore {
     if (upload === undefined) return errorReply({ status: 404, code: 'NoSuchUpload' })
     if (kind === 'part') {
       upload.parts.set(Number(query.get('partNumber')), body)
+      if (this.behaviour.showsParts) this.#store(upload.key, body, upload.headers)
       return { status: 200, headers: { etag: etagOf(body) } }
     }
     this.uploads.delete(id)
     if (kind === 'abort_upload') return { status: 204 }
     const parts = [...upload.parts].sort(([a], [b]) => a - b).map(([, part]) => part)
+    if (this.behaviour.losesParts) parts.pop()
     this.#store(upload.key, Buffer.concat(parts), upload.headers)
     return xml('<CompleteMultipartUploadResult><ETag>"etag"</ETag></CompleteMultipartUploadResult>')
   }

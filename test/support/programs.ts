@@ -35,7 +35,7 @@ interface Source {
   args?: readonly string[]
 }
 
-const triplet = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`
+export const triplet = `${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`
 const mariadbPackages = ['mariadb-server-core', 'mariadb-client-core']
 
 const sources = {

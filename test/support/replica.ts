@@ -18,11 +18,12 @@ export function replicaEnv(server: BucketServer, extra: Record<string, string> =
 }
 
 /** Resolves when everything that was acknowledged before the call is in the bucket. */
-export async function replicated({ metricsUrl }: TestDaemon): Promise<void> {
+export async function replicated({ metricsUrl }: TestDaemon, { everyMs = 20 } = {}): Promise<void> {
   const calledMs = Date.now()
-  await until('everything is in the bucket', async () => {
+  const isStored = async () => {
     const text = await (await fetch(metricsUrl)).text()
     const [, lag = 'NaN'] = /^pipectl_replica_lag_seconds (\S+)$/m.exec(text) ?? []
     return Date.now() - Number(lag) * 1000 > calledMs + 10
-  })
+  }
+  await until('everything is in the bucket', isStored, { everyMs })
 }

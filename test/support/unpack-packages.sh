@@ -2,12 +2,15 @@
 # Unpacks Debian packages below a directory, without root and without changing anything else on the machine.
 #
 #   unpack-packages.sh DIRECTORY PACKAGE [MINIMUM_VERSION]
+#   unpack-packages.sh DIRECTORY PACKAGE --suite SUITE
 #
 # apt runs with state, lists and archives of its own and verifies signatures with the machine's keys. Its list of installed
 # packages is empty, so the result does not depend on what the machine has today: PACKAGE and everything it depends on ends up
 # in DIRECTORY/root, except for the C library, which must be the machine's own because the loader is.
 # A package with MINIMUM_VERSION is one static program: it is unpacked without dependencies, and comes from Debian 13 where the
 # machine's own sources have an older version.
+# With --suite the packages come from that release of Debian only, on the mirror of the machine's own sources, and the C library
+# is unpacked as well: debian-programs.ts makes the programs load it. DIRECTORY must not be shared between releases.
 #
 # The lock makes test files that run in parallel wait for each other. DIRECTORY/unpacked has a file for each complete archive
 # and package, so an interrupted run continues where it stopped.
@@ -15,6 +18,11 @@ set -eu
 directory=$1
 package=$2
 minimum=${3:-}
+suite=
+if [ "$minimum" = --suite ]; then
+  minimum=
+  suite=$4
+fi
 
 root=$directory/root
 mkdir -p "$root" "$directory/unpacked"
@@ -55,13 +63,17 @@ candidate() {
 is_new_enough() {
   [ -n "$1" ] && [ "$1" != "(none)" ] && dpkg --compare-versions "$1" ge "$minimum"
 }
-# The lists of Debian 13 only, verified with Debian's keyring.
-use_debian_13() {
+# The mirror of Debian among the sources of apt whose lists were fetched.
+mirror_of_debian() {
+  apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1
+}
+# The lists of one release of Debian only, verified with Debian's keyring.
+use_debian() {
   keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 'Created-By: Packages' | head -n 1)
+  mirror=$(mirror_of_debian)
   [ -n "$mirror" ] && [ -e "$keyring" ] || return 0
-  configure_apt apt-trixie
-  echo "deb [signed-by=$keyring] $mirror trixie main" >"$state/sources.list"
+  configure_apt "apt-$1"
+  echo "deb [signed-by=$keyring] $mirror $1 main" >"$state/sources.list"
   printf 'Dir::Etc::sourcelist "%s";\nDir::Etc::sourceparts "-";\n' "$state/sources.list" >>"$state/apt.conf"
   update_lists
 }
@@ -70,7 +82,10 @@ wanted() {
   if [ -n "$minimum" ]; then
     echo "$package"
   else
-    apt-get --simulate install "$package" | sed -n 's/^Inst \([^ ]*\).*/\1/p' | grep -vx 'libc6'
+    left_out=libc6
+    # Half of the bytes of a database server: a compiler that its settings turn off, and what only an installed package needs.
+    [ -z "$suite" ] || left_out='libllvm.*|libz3-.*|(lib)?perl.*|systemd.*|libsystemd-shared|locales|dpkg|passwd|libc-gconv-.*'
+    apt-get --simulate install "$package" | sed -n 's/^Inst \([^ ]*\).*/\1/p' | grep -vxE "$left_out"
   fi
 }
 # Those of the packages whose archives are not unpacked.
@@ -84,10 +99,21 @@ for name in bin sbin lib lib64; do
   mkdir -p "$root/usr/$name"
   [ -e "$root/$name" ] || ln -s "usr/$name" "$root/$name"
 done
-configure_apt apt
-update_lists
+if [ -n "$suite" ]; then
+  # The machine's own lists name the mirror, where it has any.
+  unset APT_CONFIG
+  if [ -z "$(mirror_of_debian)" ]; then
+    configure_apt apt
+    update_lists
+  fi
+  use_debian "$suite"
+  [ -e "$directory/apt-$suite" ] || { echo "no source of apt is Debian's" >&2; exit 1; }
+else
+  configure_apt apt
+  update_lists
+fi
 if [ -n "$minimum" ] && ! is_new_enough "$(candidate)"; then
-  use_debian_13
+  use_debian trixie
   is_new_enough "$(candidate)" || { echo "no source of apt has $package $minimum or newer" >&2; exit 1; }
 fi
 names=$(wanted)
@@ -104,7 +130,7 @@ for archive in *.deb; do
   rm "$archive"
 done
 # A linker looks for the C library here. One that was unpacked as a package with a minimum version stays.
-dpkg -L libc6 | grep -E '/(libc|ld-linux[^/]*)\.so\.[0-9]+$' | while read -r file; do
+[ -n "$suite" ] || dpkg -L libc6 | grep -E '/(libc|ld-linux[^/]*)\.so\.[0-9]+$' | while read -r file; do
   mkdir -p "$root${file%/*}"
   [ -e "$root$file" ] || ln -sf "$file" "$root$file"
 done

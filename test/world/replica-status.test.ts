@@ -1,5 +1,6 @@
 /** What the service says about its replica: `replica status`, `status`, the overview and the metrics. */
 import t from 'tap'
+import type { PrivacyJob } from '../../src/contract/privacy.ts'
 import type { ReplicaFacts } from '../../src/contract/replica-facts.ts'
 import { spawnCli } from '../support/cli.ts'
 import { startDaemon, type TestDaemon } from '../support/daemon.ts'
@@ -41,6 +42,17 @@ t.test('the state of a replica, before and after a verification, and while the b
   const metrics = await (await fetch(daemon.metricsUrl)).text()
   t.match(metrics, /^pipectl_replica_verified_timestamp_seconds 1\d{9}/m)
   t.match(metrics, /^pipectl_replica_stored_objects [1-9]/m)
+  const keys = [{ path: 'n', value: '1' }]
+  const job = await daemon.api<{ job_id: string }>('POST', '/v1/privacy/jobs', { kind: 'find', keys })
+  const remaining = await until('the search has ended', async () => {
+    const { body } = await daemon.api<PrivacyJob>('GET', `/v1/privacy/jobs/${job.body.job_id}`)
+    return body.state === 'done' ? body.remaining : null
+  })
+  t.match(
+    remaining.map(({ kind }) => kind),
+    ['destination', 'backup', 'replica', 'log'],
+    'a search for personal data names the replica',
+  )
   server.fail({ fault: { status: 503, code: 'SlowDown' }, times: 100_000 })
   await send(1)
   await until('it is failing', async () => (await replica()).replica_state === 'failing')

@@ -34,6 +34,8 @@ import { openSigner } from './signatures.mjs'
 
 const root = path.resolve(import.meta.dirname, '../..')
 let options
+// Modes of packed files depend on it.
+process.umask(0o022)
 try {
   options = readOptions()
   await main()

@@ -22,6 +22,7 @@ export function createClient<R extends object = object>(options: ClientOptions):
 
 /** Each access can throw: the user can block localStorage, and it can be full. */
 const store: BatchStore = {
+  isShared: true,
   keys: () => Object.keys(localStorage),
   getItem: (name) => localStorage.getItem(name),
   setItem: (name, item) => localStorage.setItem(name, item),

@@ -58,6 +58,7 @@ export function openClient(options: ClientOptions, environment: Environment): Co
   let resumeAt = 0
   let isClosed = false
   let isSuspended = false
+  let endAt = Number.POSITIVE_INFINITY
   let running: Promise<boolean> | undefined
   let timer: ReturnType<typeof setTimeout> | undefined
   let timerAt = 0
@@ -90,13 +91,15 @@ export function openClient(options: ClientOptions, environment: Environment): Co
       ...init,
     })
 
+  /** The time until `close` has waited long enough. */
+  const msLeft = () => Math.max(endAt - Date.now(), 0)
   /** One attempt. `after`: the seconds of `Retry-After`. */
   const attempt = async (name: string, body: string) => {
     const problem: Problem = { status: 0, error: 'no_response', message: '', retryMs: 0 }
     let after = 0
     abort = new AbortController()
     const { signal } = abort
-    const deadline = setTimeout(() => abort?.abort(), timeoutMs)
+    const deadline = setTimeout(() => abort?.abort(), Math.min(timeoutMs, msLeft()))
     try {
       const response = await request(name, body, { signal })
       problem.status = response.status
@@ -198,11 +201,13 @@ export function openClient(options: ClientOptions, environment: Environment): Co
   }
   const close = async (waitMs = 10_000) => {
     isClosed = true
-    const end = Date.now() + waitMs
-    const left = () => Math.max(end - Date.now(), 0)
+    endAt = Date.now() + waitMs
+    queue.seal()
     const cut = setTimeout(() => abort?.abort(), waitMs)
-    while (!(await flush()) && left()) await sleep(Math.min(left(), Math.max(resumeAt - Date.now(), 0)))
+    while (msLeft() && !(await flush())) await sleep(Math.min(msLeft(), Math.max(resumeAt - Date.now(), 0)))
     clearTimeout(cut)
+    abort?.abort()
+    await running
     clearTimeout(timer)
     let count = 0
     for (const name of queue.names().filter(queue.isOwn)) {

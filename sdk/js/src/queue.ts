@@ -18,6 +18,8 @@ import type { DropReason, Problem } from './types.ts'
 
 /** The part of `Storage` that is used. `setItem` throws if the item cannot be stored. */
 export interface BatchStore {
+  /** Whether it shows the items of other clients that are still running. */
+  isShared?: boolean
   keys(): string[]
   getItem(name: string): string | null
   setItem(name: string, item: string): void
@@ -203,8 +205,8 @@ export function openQueue({ prefix, store, batch, queue, dropped }: QueueSetting
     close: () => inStore((used) => used.close?.()),
     /** Any client of the store can send it from now on. */
     release: (name: string) => save(name, 0 + bodyOf(name)),
-    /** Whether this client has made the batch. */
-    isOwn: (name: string) => !!counts[name],
+    /** False for the batches of another client that can be running. */
+    isOwn: (name: string) => !store?.isShared || !!counts[name],
     /** Whether the batch is only in memory. */
     isInMemory: (name: string) => !!memory[name],
   }

@@ -314,11 +314,16 @@ To rotate a key that systemd passes as a credential, set PIPECTL_SECRETS_KEY_FIL
     dataDir: true,
     action: async (_, options) => {
       const { rotateSealingKey } = await import('../../maintenance/secrets.ts')
-      const rotated = await rotateSealingKey(daemonSettings(options), io().env)
+      const settings = daemonSettings(options)
+      const rotated = await rotateSealingKey(settings, io().env)
       say(
         `Encrypted the secrets of ${counted(rotated.destinations, 'destination')} with a new key: ${rotated.keyFile}`,
       )
       say(`The old key is ${rotated.previousKeyFile}: keep it as long as the earlier backups.`)
+      if (settings['replica.url'] === null) return
+      say(
+        'The replica is sealed with the old key. Before you start the daemon, set replica.url to another prefix: docs/replica.md, "Rotate the sealing key".',
+      )
     },
   })
 }

@@ -1,6 +1,8 @@
 /** `pipectl replica …`: commands on the replica in object storage. */
 import type { Command } from 'commander'
 import { group } from './define.ts'
+import { addReplicaCheckCommand } from './replica-check.ts'
+import { addReplicaOrphansCommands } from './replica-orphans.ts'
 import { addReplicaStatusCommand } from './replica-status.ts'
 import { addReplicaVerifyCommand } from './replica-verify.ts'
 
@@ -12,4 +14,6 @@ export function addReplicaCommands(program: Command): void {
   )
   addReplicaStatusCommand(replica)
   addReplicaVerifyCommand(replica)
+  addReplicaCheckCommand(replica)
+  addReplicaOrphansCommands(replica)
 }

@@ -20,7 +20,7 @@ const { target, intervalMs, heartbeatMs, isSync, root, metadataFile, buffer, key
 describeFatalErrors('replicating from', root)
 const { identity } = buffer
 if (identity === undefined) throw new Error('the buffer has no identity')
-const rows = openLogRows(buffer.dir)
+const rows = openLogRows(buffer.dir, { reusesMemory: true })
 const changes = openRowChanges(metadataFile)
 const use = newBucketCounters()
 const bucket = openBucket(target, use)

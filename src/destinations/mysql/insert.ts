@@ -124,8 +124,14 @@ async function run(connection: MysqlConnection, plan: InsertPlan, rows: readonly
   for (const row of rows) for (const value of row.values) values.push(value)
   const warnings = await connection.execute(insertSqlOf(plan, rows), values)
   if (warnings === 0) return
-  const changed = (await connection.warnings()).find(({ errno }) => changesData.has(errno))
+  const listed = await connection.warnings()
+  const changed = listed.find(({ errno }) => changesData.has(errno))
   if (changed) throw new ChangedValueError(changed.message)
+  // A statement of fewer rows has fewer warnings.
+  if (listed.length < warnings)
+    throw new ChangedValueError(
+      `The server has ${warnings} warnings and lists ${listed.length} of them, so that a changed value could be missed: raise max_error_count.`,
+    )
 }
 
 /** Adds the rows to `rows` as they are drawn. After an error, the source may have more. */

@@ -61,9 +61,9 @@ export interface ReadRows {
   more: boolean
 }
 
-/** The directory must exist. */
-export function openLogRows(dir: string): LogRows {
-  return new SegmentRows(dir)
+/** The directory must exist. `reusesMemory`: the rows that `read` returns are valid until the next call. */
+export function openLogRows(dir: string, { reusesMemory = false } = {}): LogRows {
+  return new SegmentRows(dir, reusesMemory)
 }
 
 /** Rows are fetched in groups, because a loop over single rows takes 1 µs more for each. */
@@ -78,15 +78,21 @@ const rowOverheadBytes = 160
 class SegmentRows implements LogRows {
   readonly #dir: string
   readonly #sealed = new Map<string, SealedFile>()
+  readonly #reusesMemory: boolean
+  #memory: Buffer | null = null
 
-  constructor(dir: string) {
+  constructor(dir: string, reusesMemory: boolean) {
     this.#dir = dir
+    this.#reusesMemory = reusesMemory
   }
 
   read(afterSeq: number, maxBytes: number): ReadRows | null {
     for (let tries = 1; ; tries += 1) {
       try {
-        return readBatch(this.#dir, afterSeq, maxBytes)
+        const read = readBatch(this.#dir, { afterSeq, maxBytes, memory: this.#memory })
+        const isKept = this.#reusesMemory && read !== null && read.memory.length <= largestBatchBytes
+        if (isKept) this.#memory = read.memory
+        return read
       } catch (error) {
         // A segment was dropped or replaced after the directory was listed.
         if (!isGone(error) || tries === maxTries) throw error
@@ -140,9 +146,17 @@ function readMark(dir: string): { clockMs: number; oldestKeptSeq: number } {
   return typeof mark === 'string' ? { clockMs: 0, oldestKeptSeq: 0 } : mark
 }
 
-function readBatch(dir: string, afterSeq: number, maxBytes: number): ReadRows | null {
+interface BatchSpec {
+  afterSeq: number
+  maxBytes: number
+  /** That of an earlier batch, which is overwritten. */
+  memory: Buffer | null
+}
+
+function readBatch(dir: string, spec: BatchSpec): (ReadRows & { memory: Buffer }) | null {
+  const { afterSeq } = spec
   const names = listSegments(dir)
-  const batch = new Batch(afterSeq, maxBytes)
+  const batch = new Batch(spec)
   const firstSeqs = names.map(({ firstSeq }) => firstSeq)
   const newest = names.at(-1)
   for (const name of names.slice(Math.max(0, indexAt(firstSeqs, afterSeq + 1)))) {
@@ -283,13 +297,13 @@ class Batch {
   #endSeq = 0
   #emptied: SeqRange[] = []
 
-  constructor(afterSeq: number, maxBytes: number) {
+  constructor({ afterSeq, maxBytes, memory }: BatchSpec) {
     this.#afterSeq = afterSeq
     this.#lastSeq = afterSeq
     this.#maxBytes = maxBytes
     // A row of 450 bytes takes a fifth more in a batch.
     const fullBytes = Math.min(maxBytes, largestBatchBytes) * 1.25 + groupBytes
-    this.#writer = new RowBatchWriter(Math.min(maxBytes, groupBytes) + rowOverheadBytes, fullBytes)
+    this.#writer = new RowBatchWriter(Math.min(maxBytes, groupBytes) + rowOverheadBytes, fullBytes, memory)
   }
 
   get lastSeq(): number {
@@ -332,10 +346,11 @@ class Batch {
   }
 
   /** Null when nothing was added. */
-  finish(mark: { clockMs: number; oldestKeptSeq: number }): ReadRows | null {
+  finish(mark: { clockMs: number; oldestKeptSeq: number }): (ReadRows & { memory: Buffer }) | null {
     if (this.#firstSeq === null) return null
     return {
       rows: this.#writer.finish({ afterSeq: this.#afterSeq, ...mark }),
+      memory: this.#writer.memory,
       firstSeq: this.#firstSeq,
       lastSeq: this.#lastSeq,
       messages: this.#messages,

@@ -81,10 +81,17 @@ export class RowBatchWriter {
 
   readonly #fullBytes: number
 
-  /** A batch that outgrows `smallBytes` is expected to become a full one: its content is moved once. */
-  constructor(smallBytes: number, fullBytes: number) {
-    this.#buffer = Buffer.allocUnsafe(batchHeadBytes + smallBytes)
+  /**
+   * A batch that outgrows `smallBytes` is expected to become a full one: its content is moved once. `memory`: that of an earlier
+   * batch, which is overwritten.
+   */
+  constructor(smallBytes: number, fullBytes: number, memory: Buffer | null = null) {
+    this.#buffer = memory ?? Buffer.allocUnsafe(batchHeadBytes + smallBytes)
     this.#fullBytes = batchHeadBytes + fullBytes
+  }
+
+  get memory(): Buffer {
+    return this.#buffer
   }
 
   /** Without the head of the batch. */
