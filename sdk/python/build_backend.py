@@ -19,14 +19,16 @@ import zipfile
 from typing import Any, Dict, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NAME = "pipectl"
+# The name `pipectl` of the Python package index belongs to another project. Files have an underscore for the hyphen.
+NAME = "pipectl_client"
+MODULE = "pipectl"
 # 1980-01-01, the oldest time of a ZIP file.
 FIRST_TIME = (1980, 1, 1, 0, 0, 0)
 FIRST_SECONDS = 315_532_800
 
 FIELDS = """\
 Metadata-Version: 2.1
-Name: pipectl
+Name: pipectl-client
 Version: {version}
 Summary: Sends JSON records to pipectl: batched, with retries, each record stored once
 License: Apache-2.0
@@ -94,8 +96,8 @@ def metadata() -> bytes:
 
 
 def module_files() -> List[str]:
-    names = sorted(os.listdir(os.path.join(HERE, NAME)))
-    return [f"{NAME}/{name}" for name in names if name.endswith((".py", ".typed"))]
+    names = sorted(os.listdir(os.path.join(HERE, MODULE)))
+    return [f"{MODULE}/{name}" for name in names if name.endswith((".py", ".typed"))]
 
 
 def read(name: str) -> bytes:

@@ -61,7 +61,7 @@ t.test('every artifact is there, with its checksum', async (t) => {
     ...['SHA256SUMS', 'SHA256SUMS.asc', 'apt', 'management-v1.openapi.yaml', 'pipectl-release-key.asc'],
     ...[`pipectl-${version}.cdx.json`, `pipectl_${version}-1_${architecture}.deb`],
     ...['release-notes.md', 'releases.json', `pipectl-client-${version}.tgz`],
-    ...[`pipectl-${version}-py3-none-any.whl`, `pipectl-${version}.tar.gz`],
+    ...[`pipectl_client-${version}-py3-none-any.whl`, `pipectl_client-${version}.tar.gz`],
   ]
   for (const name of expected) t.ok(names.includes(name), name)
   t.ok(

@@ -42,8 +42,8 @@ const [wheel = '', archive = ''] = ['.whl', '.tar.gz'].map((end) =>
 
 t.test('the version is that of the daemon', async (t) => {
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
-  t.equal(path.basename(wheel), `pipectl-${version}-py3-none-any.whl`)
-  t.equal(path.basename(archive), `pipectl-${version}.tar.gz`)
+  t.equal(path.basename(wheel), `pipectl_client-${version}-py3-none-any.whl`)
+  t.equal(path.basename(archive), `pipectl_client-${version}.tar.gz`)
 })
 
 t.test('a copy with other times, at another path, makes the same bytes', async (t) => {

@@ -4,7 +4,7 @@ import os from 'node:os'
 import path from 'node:path'
 import t from 'tap'
 import { startDaemon } from '../support/daemon.ts'
-import { type Fate, type FaultyPipe, openFaultyPipe } from '../support/ingest-faults.ts'
+import { type Fate, type FaultyPipe, inTurn, openFaultyPipe } from '../support/ingest-faults.ts'
 import { generator } from '../support/random-json.ts'
 import { until } from '../support/until.ts'
 import { numbersOf, range, reportOf, runScenario } from './python-scenarios.ts'
@@ -127,6 +127,19 @@ t.test('processes share a spool: a live one keeps its batches, one that has ende
   t.equal(new Set(numbers).size, numbers.length)
   pipe.close()
 })
+
+for (const limit of ['1000', '0']) {
+  t.test(`a disk that takes ${limit} bytes of a file: every record is stored, in order`, async (t) => {
+    const pipe = await openFaultyPipe(daemon)
+    pipe.decide = inTurn(['lost', 'cut'])
+    const ended = await runScenario(pipe.env, 'disk_full', path.join(directory, `full-${limit}`), limit)
+    const report = JSON.parse(ended.stdout)
+    t.match(report, { left: 0, dropped: [], files: [], stats: { stored: 300 } })
+    t.same(numbersOf(await pipe.arrived()), range(0, 300))
+    t.equal(ended.stderr.includes('the spool cannot be written'), limit === '0', ended.stderr)
+    pipe.close()
+  })
+}
 
 t.test('a torn line, an unfinished split and files of others', async (t) => {
   const pipe = await openFaultyPipe(daemon)

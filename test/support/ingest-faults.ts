@@ -92,6 +92,8 @@ export async function openFaultyPipe(daemon: TestDaemon): Promise<FaultyPipe> {
         .end(text)
   }
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', () => resolve()))
+  // A test that fails before it closes the pipe ends nevertheless.
+  server.unref()
   const { port } = server.address() as AddressInfo
   const pipe: FaultyPipe = {
     pipeId,

@@ -5,7 +5,7 @@
  * large for a test run: TEST_SWIFT and TEST_KOTLIN are commands that run the compiled examples (examples/README.md).
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -54,12 +54,25 @@ async function kill({ child, ended }: Running): Promise<void> {
   await ended
 }
 
+const program = path.join(directory, 'esp32')
+const support = new URL('../../test/support/arduino/', import.meta.url).pathname
+const sketch = path.join(examplesDir, 'devices/esp32/esp32.ino')
+const flags = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-I', support, `-DSKETCH="${sketch}"`]
+await promisify(execFile)('g++', [...flags, path.join(support, 'main.cpp'), '-o', program])
+
+t.test('the sketch sets a rejected batch aside, and sends the next ones', async (t) => {
+  const pipe = await openFaultyPipe(daemon)
+  pipe.decide = inTurn(['too_large'])
+  const flash = path.join(directory, 'flash-rejected')
+  mkdirSync(flash)
+  const running = start([program], { ...pipe.env, ARDUINO_FILES: flash })
+  await until('a stored batch', async () => (await pipe.arrived()).length > 0)
+  await kill(running)
+  t.equal(readFileSync(path.join(flash, 'rejected'), 'utf8'), pipe.attempts[0]?.body)
+  pipe.close()
+})
+
 t.test('the sketch of the ESP32 keeps its records over resets, and each is stored once', async (t) => {
-  const program = path.join(directory, 'esp32')
-  const support = new URL('../../test/support/arduino/', import.meta.url).pathname
-  const sketch = path.join(examplesDir, 'devices/esp32/esp32.ino')
-  const flags = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-I', support, `-DSKETCH="${sketch}"`]
-  await promisify(execFile)('g++', [...flags, path.join(support, 'main.cpp'), '-o', program])
   const pipe = await openFaultyPipe(daemon)
   pipe.decide = inTurn(fates)
   const flash = path.join(directory, 'flash')
@@ -139,6 +152,10 @@ for (const [language, command] of Object.entries(compiled)) {
       [],
       'nothing is lost',
     )
+    pipe.decide = ({ body }) => (body.includes('"n":700') ? 'too_large' : 'forwarded')
+    const more = start(command.split(' '), env, '{"n":700}\n')
+    t.equal(await more.ended, 0)
+    t.equal(readdirSync(path.join(env.PIPECTL_QUEUE, 'rejected')).length, 1)
     pipe.close()
   })
 }

@@ -2,6 +2,7 @@
  * Sends measurements of an ESP32 to a pipe: a queue in flash memory, batches, and the same Idempotency-Key in every attempt.
  *
  *   measure() ──▶ /queue/open ──full, or old──▶ /queue/00000007-KEY ──202──▶ removed
+ *                                                                  └─400, 413, 422──▶ /rejected
  *
  * LittleFS writes a file completely or not at all when it is closed, so a reset at any moment leaves whole records. A batch
  * that was sent before a reset is sent again with its key, and is stored once.
@@ -123,11 +124,15 @@ static void sendOldest() {
   if (count == 0) return;
   uint32_t retryAfterMs = 0;
   int status = post(name, &retryAfterMs);
-  // 400, 413, 422: the same bytes are never accepted. Check the record of measure().
+  // 400, 413, 422: the same bytes are never accepted. Check the record of measure(). The newest such batch is kept.
   bool isRejected = status == 400 || status == 413 || status == 422;
   if (status != 202 && !isRejected) return later(retryAfterMs);
-  if (isRejected) Serial.printf("rejected: %lu batches dropped\n", (unsigned long)++dropped);
-  LittleFS.remove("/queue/" + name);
+  if (isRejected) {
+    Serial.printf("rejected: %lu batches dropped\n", (unsigned long)++dropped);
+    LittleFS.rename("/queue/" + name, "/rejected");
+  } else {
+    LittleFS.remove("/queue/" + name);
+  }
   failures = waitMs = 0;
 }
 

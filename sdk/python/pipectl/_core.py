@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Literal, Mapping, Optional, Tuple, Union
 
 from . import _process
 from ._encode import encode_json
-from ._queue import Batch, Memory, Queue, Storage, check_positive, halves_of
+from ._queue import Batch, Memory, Queue, Storage, halves_of
 from ._request import Connection, Response, Verdict, verdict_on
 from ._reports import OnDrop, OnError, Reports, call_safely, log
 from ._spool import Spool
@@ -58,22 +58,14 @@ class Core:
         if url is None:
             url = os.environ.get("PIPECTL_INGEST_URL", "")
         api_key = api_key or os.environ.get("PIPECTL_API_KEY")
-        check_positive(
-            batch_records=batch_records,
-            batch_bytes=batch_bytes,
-            queue_records=queue_records,
-            queue_bytes=queue_bytes,
-            timeout=timeout,
-            retry_wait=retry_wait,
-            retry_max_wait=retry_max_wait,
-        )
+        if min(batch_records, batch_bytes, queue_records, queue_bytes, timeout, retry_wait, retry_max_wait) <= 0:
+            raise ValueError("every size, timeout and wait is more than 0")
         if when_full not in ("drop", "block"):
             raise ValueError("when_full is neither 'drop' nor 'block'")
         self._connection = Connection(url, api_key, timeout, ssl_context, compress)
         self._storage: Storage = Memory()
         if spool is not None:
             self._storage = Spool(os.fspath(spool))
-        self._is_durable = spool is not None
         self._queue = Queue(self._storage, batch_records, batch_bytes)
         self._queue_records, self._queue_bytes = queue_records, queue_bytes
         self._blocks = when_full == "block"
@@ -130,8 +122,10 @@ class Core:
                     return None
                 dropped = self._make_space(len(line))
                 waiters = self._due_waiters()
-            if reason is None:
-                reason = self._add(line) if self._has_space(len(line)) else "full"
+            if reason is None and self._has_space(len(line)):
+                self._add(line)
+            elif reason is None:
+                reason = "full"
         for lines, records in dropped:
             self._reports.drop(lines, records, "full")
         if reason is not None:
@@ -164,18 +158,13 @@ class Core:
             dropped.append((lines, batch.records))
         return dropped
 
-    def _add(self, line: bytes) -> Optional[DropReason]:
+    def _add(self, line: bytes) -> None:
         batch = self._queue.open
-        try:
-            self._queue.append(line)
-        except OSError as error:
-            log.error("the spool cannot be written: %s", error)
-            return "spool"
+        self._queue.append(line)
         self._start_worker()
         # Between the first record of a batch and its last one the thread has nothing to decide.
         if batch is None or self._queue.open is not batch:
             self._lock.notify_all()
-        return None
 
     def _start_worker(self) -> None:
         if self._worker is not None and self._worker.is_alive():
@@ -205,6 +194,10 @@ class Core:
                 self._settle(batch, "spool", [])
             except OSError as error:
                 self._postpone(Response(0, "", f"the spool: {error}", 0.0))
+            except Exception as error:
+                # The thread must not end while records are pending.
+                log.exception("an attempt failed")
+                self._postpone(Response(0, "", f"{type(error).__name__}: {error}", 0.0))
             finally:
                 self._busy = None
 
@@ -391,13 +384,16 @@ class Core:
             self._is_released = True
             left = self._queue.take_all()
             self._left = sum(batch.records for batch in left)
+            # The next client of a spool sends the others.
+            lost = [batch for batch in left if not batch.path]
             waiters = [waiter for _, waiter in self._flush_waiters]
             self._flush_waiters = []
             self._storage.close()
         self._connection.close()
         _process.remove(self)
-        if self._left > 0 and not self._is_durable:
-            self._reports.drop([line for batch in left for line in batch.lines], self._left, "closed")
+        if lost:
+            lines = [line for batch in lost for line in batch.lines]
+            self._reports.drop(lines, len(lines), "closed")
         for waiter in waiters:
             waiter()
         return self._left

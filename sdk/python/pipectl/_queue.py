@@ -31,9 +31,9 @@ class Batch:
         self.size = 0
         self.since = time.monotonic()
         self.lines: List[bytes] = []
-        """Its records, if they are in memory."""
+        """Its records, while they are in memory."""
         self.path = ""
-        """The file of its records, if they are on disk."""
+        """The file of its records. Empty if they are only in memory."""
 
 
 def halves_of(batch: Batch) -> Tuple[Batch, Batch]:
@@ -45,13 +45,13 @@ def halves_of(batch: Batch) -> Tuple[Batch, Batch]:
 
 
 class Storage(Protocol):
-    """Keeps the bytes of batches, in memory or on disk. Methods throw OSError."""
+    """Keeps the bytes of batches, in memory or on disk. Methods throw OSError, except for `append`."""
 
     def recover(self) -> List[Batch]:
         """Returns the closed batches of clients that have ended, oldest first. They belong to this client now."""
 
-    def append(self, batch: Batch, line: bytes) -> None:
-        """Adds a line to the open batch, completely or not at all."""
+    def append(self, batch: Batch, line: bytes) -> bool:
+        """Adds a line to the open batch, completely or not at all. False: it has to be closed. An empty batch takes it."""
 
     def finish(self, batch: Batch) -> None:
         """The open batch is closed. Does not wait for the disk."""
@@ -80,8 +80,9 @@ class Memory:
     def recover(self) -> List[Batch]:
         return []
 
-    def append(self, batch: Batch, line: bytes) -> None:
+    def append(self, batch: Batch, line: bytes) -> bool:
         batch.lines.append(line)
+        return True
 
     def finish(self, batch: Batch) -> None: ...
 
@@ -132,22 +133,22 @@ class Queue:
     def append(self, line: bytes) -> None:
         if self.open is not None and self.open.size + len(line) > self._batch_bytes:
             self.close_batch()
-        if self.open is None:
-            self._made += 1
-            self.open = Batch(str(uuid.uuid4()), f"{self._made:012d}")
-            self.open.first = self.appended
-        batch = self.open
-        try:
+        batch = self.open or self._new_batch()
+        if not self._storage.append(batch, line):
+            self.close_batch()
+            batch = self._new_batch()
             self._storage.append(batch, line)
-        except OSError:
-            if batch.records == 0:
-                self.open = None
-            raise
         batch.records += 1
         batch.size += len(line)
         self._count(1, len(line))
         if batch.records >= self._batch_records or batch.size >= self._batch_bytes:
             self.close_batch()
+
+    def _new_batch(self) -> Batch:
+        self._made += 1
+        self.open = Batch(str(uuid.uuid4()), f"{self._made:012d}")
+        self.open.first = self.appended
+        return self.open
 
     def close_batch(self) -> None:
         batch, self.open = self.open, None
@@ -195,9 +196,3 @@ class Queue:
         self.open = None
         self.take_all()
         self._storage.forget()
-
-
-def check_positive(**options: float) -> None:
-    for name, value in options.items():
-        if not value > 0:
-            raise ValueError(f"{name} is not more than 0")

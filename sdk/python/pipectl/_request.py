@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import email.utils
 import enum
 import gzip
@@ -21,6 +22,11 @@ LONGEST_RESPONSE_BYTES = 65_536
 SMALLEST_COMPRESSED_BYTES = 1_024
 # A wrong clock of a proxy must not stop a sender for days. The browser script has the same limit.
 LONGEST_PAUSE_SECONDS = 3_600.0
+
+
+# The first connection would import this codec. In a fork that happens at the same moment, and while the interpreter ends, that
+# fails with `LookupError: unknown encoding: idna`.
+codecs.lookup("idna")
 
 
 class Response(NamedTuple):

@@ -29,6 +29,7 @@ import uuid
 from typing import Dict, List, Optional, Set
 
 from ._queue import Batch, halves_of
+from ._reports import log
 
 try:
     import fcntl
@@ -69,7 +70,28 @@ class Spool:
                     self._remove_directory(directory)
         return batches
 
-    def append(self, batch: Batch, line: bytes) -> None:
+    def append(self, batch: Batch, line: bytes) -> bool:
+        if batch.lines:
+            batch.lines.append(line)
+            return True
+        try:
+            self._write(batch, line)
+            return True
+        except OSError as error:
+            if batch.records > 0:
+                return False
+            log.error("the spool cannot be written, the next records are kept in memory: %s", error)
+        self._drop_empty_file(batch)
+        batch.lines.append(line)
+        return True
+
+    def _drop_empty_file(self, batch: Batch) -> None:
+        self.finish(batch)
+        with contextlib.suppress(OSError):
+            os.unlink(batch.path)
+        batch.path = ""
+
+    def _write(self, batch: Batch, line: bytes) -> None:
         if self._writer is None or not batch.path:
             batch.path = os.path.join(self._directory(), batch.order + OPEN)
             self._writer = os.open(batch.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
@@ -91,6 +113,7 @@ class Spool:
             os.close(writer)
 
     def sync(self, batch: Batch) -> None:
+        # A batch in memory has no file.
         if not batch.path.endswith(OPEN):
             return
         _sync_file(batch.path)
@@ -100,10 +123,14 @@ class Spool:
         _sync_directory(os.path.dirname(closed))
 
     def load(self, batch: Batch) -> List[bytes]:
+        if batch.lines:
+            return batch.lines
         with open(batch.path, "rb") as file:
             return file.readlines()
 
     def remove(self, batch: Batch) -> None:
+        if batch.lines:
+            return
         directory = os.path.dirname(batch.path)
         if batch.key in self._half_split:
             for half in halves_of(batch):
@@ -114,6 +141,8 @@ class Spool:
             self._remove_directory(directory)
 
     def split(self, batch: Batch, first: Batch, second: Batch) -> None:
+        if batch.lines:
+            return
         directory = os.path.dirname(batch.path)
         self._half_split.add(batch.key)
         for half in (first, second):

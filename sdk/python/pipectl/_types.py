@@ -11,8 +11,8 @@ DropReason = Literal["rejected", "full", "closed", "spool"]
 """Why records were discarded.
 
 `rejected`: the daemon rejects the record permanently. `full`: the queue exceeded its limits and these were the oldest
-records, or one record is larger than the limits. `closed`: the client was closed before they were stored. `spool`: the
-spool directory could not be written or read.
+records, or one record is larger than the limits. `closed`: the client was closed before they were stored. `spool`: a file
+of the spool could not be read.
 """
 
 

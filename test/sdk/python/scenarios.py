@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 
 import pipectl
 
@@ -135,6 +136,8 @@ def exits_without_server(count):
 
 def forks(spool=""):
     """Forks with pending records, twice, while the thread sends. Each process sends its own."""
+    # Python 3.12 and newer warn of a fork with threads.
+    warnings.simplefilter("ignore", DeprecationWarning)
     client = pipectl.Client(**options(batch_records=20, spool=spool or None))
     numbers(client, 0, 300)
     children = []
@@ -235,6 +238,16 @@ def closes_early(count, spool):
     client = pipectl.Client(**options(spool=spool))
     numbers(client, 0, count)
     report(client, left=client.close(0.2))
+
+
+def disk_full(spool, limit):
+    """No file can be larger than `limit` bytes, as on a full disk: a line is written in part."""
+    import resource
+
+    client = pipectl.Client(**options(spool=spool, batch_records=50))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
+    numbers(client, 0, 300)
+    report(client, left=client.close(60), files=os.listdir(spool))
 
 
 def every_step(root):
