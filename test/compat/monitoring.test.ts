@@ -131,20 +131,17 @@ for (const release of ['trixie', 'sid'] as const)
       return versionOf(prometheus)
     })
 
-    if (release === 'sid')
-      await tried(t, `alertmanager-${release}`, async (t) => {
-        const alerts = () =>
-          sink.deliveries.flatMap(
-            ({ text }) => JSON.parse(text).alerts as { status: string; labels: object }[],
-          )
-        const down = await until('the alert is forwarded', () =>
-          alerts().find(({ labels }) => 'alertname' in labels && labels.alertname === 'PipectlDown'),
-        )
-        t.match(down, {
-          status: 'firing',
-          labels: { severity: 'critical', job: 'pipectl' },
-          annotations: { summary: /cannot be scraped/, description: /journalctl -u pipectl/ },
-        })
-        return versionOf(alertmanager)
+    await tried(t, `alertmanager-${release}`, async (t) => {
+      const alerts = () =>
+        sink.deliveries.flatMap(({ text }) => JSON.parse(text).alerts as { status: string; labels: object }[])
+      const down = await until('the alert is forwarded', () =>
+        alerts().find(({ labels }) => 'alertname' in labels && labels.alertname === 'PipectlDown'),
+      )
+      t.match(down, {
+        status: 'firing',
+        labels: { severity: 'critical', job: 'pipectl' },
+        annotations: { summary: /cannot be scraped/, description: /journalctl -u pipectl/ },
       })
+      return versionOf(alertmanager)
+    })
   })

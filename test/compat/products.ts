@@ -45,6 +45,11 @@ export const products = {
   'nginx-sid': { name: 'nginx', from: 'Debian unstable', ran: proxy },
   'prometheus-trixie': { name: 'Prometheus', from: 'Debian 13', ran: rules },
   'prometheus-sid': { name: 'Prometheus', from: 'Debian unstable', ran: rules },
+  'alertmanager-trixie': {
+    name: 'Alertmanager',
+    from: 'Debian 13',
+    ran: 'receives an alert of `alerts.yml` and forwards it',
+  },
   'alertmanager-sid': {
     name: 'Alertmanager',
     from: 'Debian unstable',
