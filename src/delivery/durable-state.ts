@@ -264,9 +264,11 @@ export class DurableState {
    * `saveForAttempt`. A new primary then repeats the range under the same identity.
    */
   async replicatedForAttempt(replica: ReplicaBarrier, signal: AbortSignal): Promise<boolean> {
-    const { batchFirstSeq, batchLastSeq } = this.#row
-    const fixed =
-      this.#isUntried && this.#fixed.find(({ row }) => hasRange(row, [batchFirstSeq!, batchLastSeq!]))
+    const { batchFirstSeq, batchLastSeq, generation } = this.#row
+    // A range of an earlier generation, before a rewind, has another identity.
+    const isFixed = (row: LaneState) =>
+      row.generation === generation && hasRange(row, [batchFirstSeq!, batchLastSeq!])
+    const fixed = this.#isUntried && this.#fixed.find(({ row }) => isFixed(row))
     return await replica.stored(signal, fixed ? fixed.savedMs : this.#savedMs)
   }
 
@@ -279,9 +281,10 @@ export class DurableState {
   /** Ranges are in the replica by the time of their attempts, if the store is fast enough. */
   #noteFixed(replica: ReplicaBarrier): void {
     const last = this.#fixed.at(-1)!.row
-    const { batchFirstSeq, batchLastSeq } = this.#saved
+    const { batchFirstSeq, batchLastSeq, generation } = this.#saved
     const current: SeqRange[] = batchFirstSeq === null ? [] : [[batchFirstSeq, batchLastSeq!]]
-    if ([...current, ...nextRanges(this.#saved)].every((range) => hasRange(last, range))) return
+    const ranges = [...current, ...nextRanges(this.#saved)]
+    if (last.generation === generation && ranges.every((range) => hasRange(last, range))) return
     this.#fixed = [...this.#fixed.slice(-2), { row: this.#saved, savedMs: this.#savedMs }]
     replica.ask()
   }

@@ -31,6 +31,23 @@ t.test('the range is saved, then in the replica, then sent', async (t) => {
   t.strictSame(destination.stored, [1, 2, 3])
 })
 
+t.test('a range that is sent again after a rewind has another identity, and waits again', async (t) => {
+  const { world, barrier, asked } = await openWorld(t)
+  const { id, destination } = await world.addLane()
+  world.send(3)
+  await until('the replica is asked', () => asked() > 0)
+  barrier.storedBefore(sharedMs())
+  await world.untilLane(id, 'delivered', ({ lane_state }) => lane_state === 'idle')
+  const before = asked()
+  await world.service.rewind(id, { to: 'earliest' })
+  await until('the replica is asked', () => asked() > before)
+  await until('the range is fixed', async () => (await world.saved(id)).batchLastSeq === 3)
+  t.equal(destination.attempts.length, 1, 'nothing is sent before')
+  barrier.storedBefore(sharedMs())
+  await until('it is sent', () => destination.attempts.length === 2)
+  t.same(destination.attempts[1]!.seqs, [1, 2, 3])
+})
+
 t.test('commands, and the end of the lane, do not wait for the replica', async (t) => {
   const { world, barrier, asked } = await openWorld(t)
   const { id, destination } = await world.addLane()
