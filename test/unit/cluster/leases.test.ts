@@ -94,6 +94,8 @@ t.test('a pipe goes to another node when its lanes have saved, and not before', 
   const database = await server.create(t)
   const pipes = await database.pipes(20)
   const first = await openNode(t, await database.open())
+  // What it does not have yet, the second takes without asking.
+  await until('the first has all', () => first.leases.ownedPipes.size === 20)
   const closed: (() => void)[] = []
   first.leases.onReleased(async (pipeId, graceMs) => {
     t.ok(graceMs > 0 && graceMs < 6_000)
