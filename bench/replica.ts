@@ -58,7 +58,7 @@ async function message(child: ChildProcess): Promise<unknown> {
 const envOf = (store: Pick<Store, 'account' | 'endpoint'>, more: Record<string, string> = {}) =>
   replicaEnv(store as BucketServer, { PIPECTL_REPLICA_INTERVAL: '1s', ...more })
 
-export async function costTable(): Promise<string> {
+async function costTable(): Promise<string> {
   const rows: string[][] = []
   for (const one of [single, arrayOf100]) {
     const stores = [await startStore(), await startStore()]
