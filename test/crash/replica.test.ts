@@ -3,16 +3,14 @@
  * acknowledged record in sync mode; in async mode it lacks only records that were acknowledged after the moment that the
  * restore prints. A table with `exactly_once` has no record twice, although the lane's last saves are lost too. The tables of steps between which a kill can come are in src/replica/writer.ts and keeper.ts.
  */
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { rmSync } from 'node:fs'
 import t from 'tap'
-import { startBucketServer } from '../support/bucket-server.ts'
 import { spawnCli } from '../support/cli.ts'
-import { startDaemon, type TestDaemon } from '../support/daemon.ts'
+import type { TestDaemon } from '../support/daemon.ts'
 import { readAll } from '../support/ledger.ts'
 import { startPostgres } from '../support/postgres.ts'
-import { replicaEnv, replicated } from '../support/replica.ts'
+import { replicated } from '../support/replica.ts'
+import { openReplicaWorld } from '../support/replica-world.ts'
 import { scaled } from '../support/scale.ts'
 import { until } from '../support/until.ts'
 
@@ -65,20 +63,9 @@ class Sender {
 }
 
 async function openWorld(t: { teardown(fn: () => unknown): void }, mode: 'sync' | 'async') {
-  const server = await startBucketServer()
-  t.teardown(() => server.stop())
-  const env = replicaEnv(server, { PIPECTL_REPLICA_MODE: mode })
-  const daemon = await startDaemon({ env: { ...env, PIPECTL_BUFFER_SEGMENT_MAX_BYTES: '256KiB' } })
-  t.teardown(() => daemon.close())
-  const keys = mkdtempSync(path.join(tmpdir(), 'pipectl-key-'))
-  t.teardown(() => rmSync(keys, { recursive: true }))
-  const keyFile = path.join(keys, 'sealing.key')
-  copyFileSync(path.join(daemon.dataDir, 'sealing.key'), keyFile)
-  const pipeId = await daemon.createPipe({ pipe_name: 'ledger' })
-  const pullId = await daemon.createDestination(pipeId, {
-    destination_type: 'destination_pull',
-    destination_config: {},
-    start_from: 'earliest',
+  const { server, env, daemon, keyFile, pipeId, pullId } = await openReplicaWorld(t, {
+    PIPECTL_REPLICA_MODE: mode,
+    PIPECTL_BUFFER_SEGMENT_MAX_BYTES: '256KiB',
   })
   const table = `ledger_${mode}`
   await postgres.query(`CREATE TABLE ${table} (n int)`)
@@ -92,7 +79,7 @@ async function openWorld(t: { teardown(fn: () => unknown): void }, mode: 'sync' 
     columns: [{ column_name: 'n', column_type: 'number' }],
     flush: { max_records: 10, max_bytes: 1_000_000, max_seconds: 0 },
   })
-  // In sync mode that a pipe was made is in the bucket when it is said. In async mode only records are to be lost.
+  // In sync mode the response waited until the pipe was in the bucket. In async mode only records are to be lost.
   if (mode === 'async') await replicated(daemon)
   /** The machine is gone. Returns the moment through which everything must be there, ms since the epoch. */
   const loseAndRestore = async () => {
