@@ -298,18 +298,17 @@ def _time_of(directory: str) -> float:
 
 
 def _sync_file(path: str) -> None:
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    _sync_opened(os.open(path, os.O_RDWR))
 
 
 def _sync_directory(path: str) -> None:
     # Windows has no such call: a rename there is in the journal of the file system.
     if os.name == "nt":
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    _sync_opened(os.open(path, os.O_RDONLY))
+
+
+def _sync_opened(descriptor: int) -> None:
     try:
         os.fsync(descriptor)
     finally:
