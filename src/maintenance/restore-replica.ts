@@ -15,7 +15,7 @@ import { version } from '../platform/version.ts'
 import { openBucket } from '../replica/bucket.ts'
 import type { FoundSlot } from '../replica/chain.ts'
 import { targetName } from '../replica/replica-options.ts'
-import { type Rebuilt, rebuild } from '../replica/restore.ts'
+import { type Rebuilt, rebuild, restoreAttempts } from '../replica/restore.ts'
 import { replicaKey } from '../replica/sealing.ts'
 import type { SlotHeader } from '../replica/slot.ts'
 import { replicaTarget } from '../replica/target.ts'
@@ -52,8 +52,6 @@ export interface RestoredReplica extends Rebuilt {
   /** The key was copied into the directory. */
   includesKey: boolean
 }
-
-const attempts = 8
 
 const hints = {
   unreachable: 'run the same command again: it continues',
@@ -100,7 +98,7 @@ export async function restoreReplica(
       into: beside,
       segmentMaxBytes: settings['buffer.segment_max_bytes'],
       atMs,
-      attempts: standby === null ? attempts : Number.POSITIVE_INFINITY,
+      attempts: standby === null ? restoreAttempts : Number.POSITIVE_INFINITY,
       onProgress,
       follow: standby && ((last) => follow(standby, last)),
     })

@@ -19,7 +19,7 @@ import { errorCode } from '../platform/error-code.ts'
 import { bytes, counted } from '../platform/quantities.ts'
 import { type Bucket, openBucket } from '../replica/bucket.ts'
 import { targetName } from '../replica/replica-options.ts'
-import { type Rebuilt, rebuild } from '../replica/restore.ts'
+import { type Rebuilt, rebuild, restoreAttempts } from '../replica/restore.ts'
 import { replicaKey } from '../replica/sealing.ts'
 import { listSnapshots, type Manifest, readManifest, SnapshotError } from '../replica/snapshot.ts'
 import { replicaTarget } from '../replica/target.ts'
@@ -69,8 +69,6 @@ export interface VerifiedPipe {
   dropped_since: number
   newer: number
 }
-
-const attempts = 8
 
 const hints = {
   unreachable: 'run it again when the bucket answers',
@@ -129,7 +127,7 @@ async function restoreAndCompare(settings: Settings, parts: Verifying): Promise<
     into: dir,
     segmentMaxBytes: settings['buffer.segment_max_bytes'],
     atMs: null,
-    attempts,
+    attempts: restoreAttempts,
     onProgress: options.onProgress,
     follow: null,
   })
@@ -248,7 +246,7 @@ async function requireSpace(settings: Settings, bucket: Bucket, key: Buffer, dir
   const newest = (await listSnapshots(bucket)).at(-1)
   if (newest === undefined)
     throw new SnapshotError('there is no snapshot: nothing was replicated to this address')
-  const manifest = await readManifest(bucket, key, newest, attempts)
+  const manifest = await readManifest(bucket, key, newest, restoreAttempts)
   if (manifest === null) return
   const { bavail, bsize } = statfsSync(dir)
   const needed = sizeOf(manifest) + settings['buffer.min_free_bytes']

@@ -36,7 +36,7 @@ export interface ReplicaThreadData {
 
 export interface ReplicaCalls {
   status(): ReplicaView
-  /** Something was written that somebody waits for. */
+  /** Stores what was written without waiting for the interval. */
   wake(): void
   /** Stores everything of this moment, unless that takes longer. Nothing is stored after it. */
   finish(withinMs: number): void

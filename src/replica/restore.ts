@@ -73,6 +73,9 @@ export interface Rebuilt {
   recordingId: string | null
 }
 
+/** How often a command repeats a request that failed for a time. */
+export const restoreAttempts = 8
+
 const progressName = 'restore.json'
 const segmentsAtOnce = 4
 
