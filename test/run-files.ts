@@ -4,12 +4,14 @@
  *   node dist-test/run-files.js [options] [FILE or FOLDER …]
  *
  *   --full          the groups of the full tier: everything that the fast tier leaves out (see tiers.ts)
+ *   --change        the part of the full tier that each change has to pass, next to the fast tier
  *   --only NAME     one group of the full tier, completely
  *   --scale N       N times the random cases, restarts, faults and seconds of the tests that have such a number
  *   --node24        the files named on the Node.js of the packages; groups that run on it do so without being asked
  *   --forgive N     at most N files that failed pass if they pass when run again alone; they are named at the end
  *
- * TEST_JOBS sets the number of processes, TEST_SEED another seed for the random cases.
+ * As many jobs run as there are cores, and more while the cores have time for them; TEST_JOBS sets the largest number.
+ * TEST_SEED takes another seed for the random cases.
  *
  * A job passes if it ends by itself with 0, and its last summary counts assertions and no failed one. Each job is the
  * leader of a process group, and the group is killed when the job ends, so that a test leaves no daemon behind. The fast
@@ -22,6 +24,7 @@ import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { catalogueGaps } from './support/catalogue-gaps.ts'
 import { observedDir } from './support/coverage.ts'
@@ -29,7 +32,7 @@ import { type NodeRuntime, prepareNode24 } from './support/node24.ts'
 import { readObservations } from './support/observations.ts'
 import { prepareServers } from './support/programs.ts'
 import type { HostedDaemon } from './support/shared-daemon.ts'
-import { fastJobs, fullJobs, type Job, jobOf } from './tiers.ts'
+import { changeJobs, fastJobs, fullJobs, type Job, jobOf } from './tiers.ts'
 
 const root = path.resolve(import.meta.dirname, '..')
 const outputs = path.join(root, '.tap', 'output')
@@ -50,6 +53,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     full: { type: 'boolean', default: false },
+    change: { type: 'boolean', default: false },
     only: { type: 'string' },
     scale: { type: 'string', default: process.env.TEST_SCALE ?? '1' },
     forgive: { type: 'string', default: '0' },
@@ -60,9 +64,9 @@ const scale = numberOf('scale')
 const forgiven = numberOf('forgive')
 const timeoutSeconds = 900 * Math.max(1, scale)
 const isFull = options.full || options.only !== undefined
-const isFast = !isFull && positionals.length === 0
+const isFast = !isFull && !options.change && positionals.length === 0
 /** More than cores: many files wait for a server, a deadline or a disk. With 3 more two cores were idle for 15 % of the time. */
-const slots = Number(process.env.TEST_JOBS ?? os.availableParallelism() + 4)
+const mostJobs = Number(process.env.TEST_JOBS ?? os.availableParallelism() + 4)
 
 const ownRuntime: NodeRuntime = { execPath: process.execPath, root, env: {} }
 let node24 = ownRuntime
@@ -85,7 +89,7 @@ async function main(): Promise<boolean> {
   if (positionals.length === 0) prepareServers()
   if (jobs.some(({ isOnNode24 }) => isOnNode24)) node24 = await prepareNode24()
   const startedMs = Date.now()
-  const outcomes = await runAll(jobs, slots)
+  const outcomes = await runAll(jobs, mostJobs)
   const failed = outcomes.filter(({ problem }) => problem !== null)
   const again =
     failed.length <= forgiven
@@ -109,6 +113,7 @@ function chosenJobs(): Job[] {
     return positionals
       .flatMap((name) => named(all, name))
       .map((file) => ({ ...jobOf(file), isOnNode24: options.node24 }))
+  if (options.change) return changeJobs(all)
   return isFull ? fullJobs(all, options.only ?? null) : fastJobs(all)
 }
 
@@ -121,27 +126,67 @@ function named(all: readonly string[], name: string): string[] {
   return all.filter((file) => file === below || file.startsWith(`${below}/`) || file.startsWith(`${below}.`))
 }
 
-async function runAll(jobs: readonly Job[], count: number): Promise<Outcome[]> {
+/**
+ * Runs the jobs, at most `most` at a time. More than there are cores run only while the cores have idle time: on a slow
+ * machine the waits of tests that compete for it would exceed their limits.
+ */
+async function runAll(jobs: readonly Job[], most: number): Promise<Outcome[]> {
   const waiting = [...jobs]
   const outcomes: Outcome[] = []
-  const work = async () => {
-    const daemon = new SlotDaemon()
-    for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
-      const outcome = await run(job, await daemon.envOf(job))
+  const daemons: SlotDaemon[] = []
+  const running = new Set<Promise<void>>()
+  const cores = new Cores()
+  const always = Math.min(most, os.availableParallelism())
+  const start = (job: Job) => {
+    const daemon = daemons.pop() ?? new SlotDaemon()
+    const ended = runOne(job, daemon).then((outcome) => {
       outcomes.push(outcome)
-      const { problem, pass, seconds, cpuSeconds } = outcome
-      if (problem !== null) console.log(readable(job))
-      console.log(
-        `${problem === null ? 'ok' : 'not ok'} - ${job.name} # ${problem ?? `${pass} passed`}, ${seconds.toFixed(1)} s, ${cpuSeconds.toFixed(1)} s of CPU`,
-      )
-    }
-    await daemon.close()
+      daemons.push(daemon)
+      running.delete(ended)
+    })
+    running.add(ended)
   }
-  await Promise.all(Array.from({ length: Math.min(count, jobs.length) }, work))
+  while (waiting.length > 0) {
+    if (running.size < always || (running.size < most && cores.haveTime())) start(waiting.shift()!)
+    // What has just started shows its load after a while.
+    if (running.size >= always) await Promise.race([...running, delay(1000)])
+  }
+  await Promise.all(running)
+  for (const daemon of daemons) await daemon.close()
   return outcomes
 }
 
-/** The daemon that the test files of a slot share; started for the first of them. */
+async function runOne(job: Job, daemon: SlotDaemon): Promise<Outcome> {
+  const outcome = await run(job, await daemon.envOf(job))
+  const { problem, pass, seconds, cpuSeconds } = outcome
+  if (problem !== null) console.log(readable(job))
+  console.log(
+    `${problem === null ? 'ok' : 'not ok'} - ${job.name} # ${problem ?? `${pass} passed`}, ${seconds.toFixed(1)} s, ${cpuSeconds.toFixed(1)} s of CPU`,
+  )
+  return outcome
+}
+
+/** The machine's cores, and how busy they were between two questions. */
+class Cores {
+  #last = ticks()
+
+  /** Whether they were idle for a tenth of the time since the last question. */
+  haveTime(): boolean {
+    const now = ticks()
+    const all = now.all - this.#last.all
+    const idle = now.idle - this.#last.idle
+    this.#last = now
+    return idle > all / 10
+  }
+}
+
+function ticks(): { all: number; idle: number } {
+  const times = os.cpus().map((cpu) => cpu.times)
+  const sum = (values: number[]) => values.reduce((a, b) => a + b, 0)
+  return { all: sum(times.flatMap((one) => Object.values(one))), idle: sum(times.map((one) => one.idle)) }
+}
+
+/** A daemon that test files share one after the other; started for the first of them. */
 class SlotDaemon {
   #hosted: HostedDaemon | null = null
 

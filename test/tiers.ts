@@ -3,7 +3,10 @@
  *
  * The fast tier exercises every operation, error code, driver and guarantee once, on one HTTP engine. The full tier runs
  * the groups below: what repeats the fast tier in another environment, takes minutes, or needs tools that only
- * test/support/install-tools.sh installs.
+ * test/support/install-tools.sh installs. It takes an hour on two cores and runs before each release.
+ *
+ * `npm run test:change` is the part of it that each change has to pass as well: what can lose, repeat or damage a record.
+ * It needs no tools.
  *
  * Files are named by a prefix of their path below test/, without the extension: `api/head`, `unit/contract/`.
  */
@@ -12,6 +15,8 @@ interface Group {
   files: readonly string[]
   /** Files of the group that the fast tier runs instead. */
   fast?: readonly string[]
+  /** Files of the group that each change has to pass. */
+  change?: readonly string[]
   /** Repeats files of other groups, or of the fast tier, in this environment. */
   env?: Readonly<Record<string, string>>
   /** Runs on the Node.js of the packages (support/node24.ts), and not on the machine's own. */
@@ -27,12 +32,23 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['unit/metadata/stopped-owner', 'unit/cli/nodes'],
     ],
     fast: ['world/cluster/one-node', 'unit/buffer/jetstream-port'],
+    change: [
+      ...['chaos', 'three-nodes', 'without-nats', 'cut-off', 'single-machine'].map(
+        (name) => `world/cluster/${name}`,
+      ),
+      ...['unit/cluster/leases', 'unit/cluster/lease-chaos', 'unit/delivery/lane-port-cluster'],
+      ...['unit/buffer/jetstream-faults', 'unit/buffer/jetstream-append', 'unit/metadata/stopped-owner'],
+    ],
   },
-  packages: { files: ['package/'] },
+  packages: { files: ['package/'], change: ['package/installed', 'package/licenses'] },
   /** Products in several versions: docs/compatibility.md has a row for each. */
   compat: { files: ['compat/'] },
-  migrate: { files: ['migrate/'] },
-  browser: { files: ['browser/'], fast: ['browser/pages'] },
+  migrate: { files: ['migrate/'], change: ['migrate/exactly-once', 'migrate/into-cluster'] },
+  browser: {
+    files: ['browser/', 'api/dashboard-sign-in'],
+    fast: ['browser/pages'],
+    change: ['api/dashboard-sign-in'],
+  },
   sdk: { files: ['sdk/'], fast: ['sdk/js.'] },
   rogue: {
     files: [
@@ -42,6 +58,7 @@ export const groups: Readonly<Record<string, Group>> = {
   },
   'postgresql-metadata': {
     files: ['unit/metadata/on-postgresql', 'unit/metadata/postgresql', 'unit/metadata/cluster-postgresql'],
+    change: ['unit/metadata/postgresql', 'unit/metadata/cluster-postgresql'],
   },
   crash: {
     files: [
@@ -56,13 +73,31 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['unit/delivery/quarantine', 'unit/delivery/worker-death.'],
     ],
     fast: ['crash/kill'],
+    change: ['crash/', 'world/standby', 'unit/buffer/kill', 'unit/delivery/quarantine'],
     node24: true,
   },
   faults: {
     files: ['world/faults/steps/', 'world/faults/corruption/'],
     fast: ['world/faults/steps/roll.'],
+    change: [
+      'world/faults/corruption/',
+      ...[
+        'compaction',
+        'drop',
+        'erasure',
+        'first-start',
+        'index-thread',
+        'pipe-retention',
+        'start-',
+        'stop',
+      ].map((name) => `world/faults/steps/${name}`),
+    ],
   },
-  'power-cut': { files: ['world/faults/power-cut/'], fast: ['world/faults/power-cut/rolls.'] },
+  'power-cut': {
+    files: ['world/faults/power-cut/'],
+    fast: ['world/faults/power-cut/rolls.'],
+    change: ['world/faults/power-cut/'],
+  },
   guides: {
     files: ['docs/guides/', 'docs/monitoring'],
     fast: ['docs/guides/quick-start'],
@@ -70,7 +105,11 @@ export const groups: Readonly<Record<string, Group>> = {
   replica: {
     files: [
       ...['world/replica', 'world/standby', 'unit/buffer/log-copy', 'unit/metadata/row-changes-kill'],
-      'unit/metadata/row-changes-random',
+      ...['unit/metadata/row-changes-random', 'unit/replica/conformance'],
+    ],
+    change: [
+      ...['world/replica.', 'world/replica-paused', 'unit/replica/conformance'],
+      ...['unit/buffer/log-copy-kill', 'unit/metadata/row-changes-kill'],
     ],
   },
   examples: { files: ['world/examples-', 'docs/signatures'] },
@@ -96,11 +135,21 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['world/victims'],
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],
-    fast: ['world/full-disk-commands', 'world/verify'],
+    fast: ['world/full-disk-commands'],
+    change: [
+      ...[
+        'world/verify',
+        'world/bad-sectors',
+        'world/damaged-log-end',
+        'world/damaged-pages',
+        'world/damaged-segment-files',
+      ],
+      ...['world/earlier-', 'world/full-disk', 'world/storage-errors', 'unit/buffer/damaged.'],
+    ],
   },
   certificates: {
     files: ['api/tls', 'world/tls-pin', 'world/database-certificates'],
-    fast: ['api/tls.'],
+    change: ['api/tls.'],
   },
   /**
    * The tests that Node.js and the native addons can break: operations, kills, the log on SQLite, the scanner, the
@@ -205,21 +254,40 @@ export function fullJobs(all: readonly string[], only: string | null): Job[] {
     throw new Error(`--only: there is no group ${only}; use one of ${Object.keys(groups).join(', ')}`)
   return Object.entries(groups)
     .filter(([name]) => only === null || name === only)
-    .flatMap(([name, { files, env, node24 = false }]) => {
+    .flatMap(([name, group]) => {
+      checkNames(all, name, group)
       // A group that is asked for by name is run completely.
-      const own = all.filter((file) =>
-        env === undefined && only === null ? homeOf(file) === name : isBelow(file, files),
-      )
-      const missing = files.find((prefix) => !all.some((file) => isBelow(file, [prefix])))
-      if (missing !== undefined)
-        throw new Error(`test/tiers.ts: the group ${name} names ${missing}, which does not exist`)
-      return own.map((file) => ({
-        files: [file],
-        name: env === undefined ? file : `${file} (${name})`,
-        env: env ?? {},
-        isOnNode24: node24,
-      }))
+      const isOwn = (file: string) =>
+        group.env === undefined && only === null ? homeOf(file) === name : isBelow(file, group.files)
+      return all.filter(isOwn).map((file) => jobIn(name, group, file))
     })
+}
+
+/** Returns the jobs of the full tier that each change has to pass. */
+export function changeJobs(all: readonly string[]): Job[] {
+  return Object.entries(groups).flatMap(([name, group]) =>
+    all
+      .filter((file) => homeOf(file) === name && isBelow(file, group.change ?? []))
+      .map((file) => jobIn(name, group, file)),
+  )
+}
+
+function jobIn(name: string, { env, node24 = false }: Group, file: string): Job {
+  return {
+    files: [file],
+    name: env === undefined ? file : `${file} (${name})`,
+    env: env ?? {},
+    isOnNode24: node24,
+  }
+}
+
+/** Throws if a prefix of the group is that of no file. */
+function checkNames(all: readonly string[], name: string, { files, fast = [], change = [] }: Group): void {
+  const missing = [...files, ...fast, ...change].find(
+    (prefix) => !all.some((file) => isBelow(file, [prefix])),
+  )
+  if (missing !== undefined)
+    throw new Error(`test/tiers.ts: the group ${name} names ${missing}, which does not exist`)
 }
 
 export function jobOf(file: string): Job {
