@@ -272,12 +272,12 @@ export function changeJobs(all: readonly string[]): Job[] {
   )
 }
 
-function jobIn(name: string, { env, node24 = false }: Group, file: string): Job {
+function jobIn(name: string, { env, node24 }: Group, file: string): Job {
   return {
     files: [file],
     name: env === undefined ? file : `${file} (${name})`,
     env: env ?? {},
-    isOnNode24: node24,
+    isOnNode24: node24 === true,
   }
 }
 
