@@ -66,6 +66,7 @@ export function guardDescriptors({
   let isOpening = false
   let isTrouble = false
   let isClosed = false
+  let timer: NodeJS.Timeout
 
   const releaseReserve = () => {
     for (const descriptor of reserve) closeSync(descriptor)
@@ -96,25 +97,36 @@ export function guardDescriptors({
     }
   }
 
+  /** Returns the milliseconds until the next check. */
   const check = () => {
-    if (!isFull) {
-      // The system assigns the lowest free number, so a number this high means that as many are open.
-      if (lowestFree() >= most) becomeFull()
-    } else if (!isOpening && openDescriptors() < most - kept / 4) void acceptAgain()
+    if (isFull) {
+      if (!isOpening && openDescriptors() < most - kept / 4) void acceptAgain()
+      return checkEveryMs
+    }
+    // The system assigns the lowest free number, so a number this high means that as many are open.
+    const free = most - lowestFree()
+    if (free <= 0) becomeFull()
+    return Math.min(Math.max(free / acceptedPerMs, checkEveryMs), restMs)
   }
-  const timer = setInterval(check, checkEveryMs)
-  timer.unref()
+  const watch = (afterMs: number) => {
+    timer = setTimeout(() => watch(check()), afterMs).unref()
+  }
+  watch(checkEveryMs)
   return {
     close: () => {
       isClosed = true
-      clearInterval(timer)
+      clearTimeout(timer)
       releaseReserve()
     },
   }
 }
 
-/** Thousands of clients can connect within milliseconds; a check takes some ten microseconds. */
+/** Close to the limit and beyond it. A check takes some ten microseconds. */
 const checkEveryMs = 20
+/** More than the system accepts, so that the limit is never reached between two checks. */
+const acceptedPerMs = 50
+/** With many free descriptors. A check every 20 ms was half of what an idle daemon's main thread did. */
+const restMs = 500
 const reserveSize = 32
 
 function keptOf(limit: number): number {
