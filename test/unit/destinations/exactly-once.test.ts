@@ -76,7 +76,10 @@ const knows = (...batches: Batch[]) => ({
 
 async function exactlyOnce(t: Test, world: World): Promise<void> {
   const { query, settings, server } = world
-  const needsServer = { skip: server === null && 'there is no server' }
+  /** What a file, as SQLite's, cannot show. */
+  const testWithServer = async (name: string, test: (t: Test, server: Server) => Promise<void>) => {
+    if (server !== null) await t.test(name, async (t) => await test(t, server))
+  }
   let tables = 0
   const newTable = async (columns = 'n int') => {
     tables += 1
@@ -97,11 +100,9 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     (await query(`SELECT n FROM ${table} ORDER BY n`)).map(({ n }) => Number(n))
   const rows = async () => (await query('SELECT * FROM _pipectl_lanes')).length
 
-  await t.test(
+  await testWithServer(
     'the reply to the commit is lost: one copy; without exactly_once two',
-    needsServer,
-    async (t) => {
-      const { proxy, storedReply } = server!
+    async (t, { proxy, storedReply }) => {
       for (const exactly_once of [true, false]) {
         const table = await newTable()
         const driver = openFor(t, specOf(table, { exactly_once, port: proxy.port }))
@@ -166,11 +167,9 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     t.same(await numbers(table), [...upTo(10), 20], 'the replaced one stores nothing')
   })
 
-  await t.test(
+  await testWithServer(
     'the second attempt waits for the first, which the server is still at',
-    needsServer,
-    async (t) => {
-      const { proxy, lock, waiting, commitsAbandoned } = server!
+    async (t, { proxy, lock, waiting, commitsAbandoned }) => {
       for (const exactly_once of [true, false]) {
         const table = await newTable()
         const spec = specOf(table, { exactly_once, port: proxy.port })
@@ -306,13 +305,12 @@ async function exactlyOnce(t: Test, world: World): Promise<void> {
     t.same(await numbers(table), upTo(10))
   })
 
-  await t.test(
+  await testWithServer(
     'a user who may not make the table: the error and the test have what to run',
-    needsServer,
-    async (t) => {
+    async (t, { poorUser }) => {
       const table = await newTable()
       await query('DROP TABLE IF EXISTS _pipectl_lanes')
-      const poor = await server!.poorUser(table)
+      const poor = await poorUser(table)
       const spec = specOf(table, poor)
       const error = await failure(openFor(t, spec).deliver(five, never, knows(five)))
       t.match(error, { class: 'permanent', code: 'lane_table_unusable', failedSeq: 11 })
