@@ -122,8 +122,8 @@ export class Replays {
     try {
       const number = await this.#numberOf(replay, spec)
       const { replica } = this.#deps
-      // With its number, which a new primary must not give to another replay.
-      if (replica !== null && !(await replica.stored(interrupt))) return
+      // A new primary must not give the number to another replay.
+      if (number !== 0 && replica !== null && !(await replica.stored(interrupt))) return
       const batch = replayBatch(replay, number)
       await this.#settle(await this.#attempts.replay(batch, spec, this.#tries + 1), replay, spec)
     } finally {
@@ -131,7 +131,7 @@ export class Replays {
     }
   }
 
-  /** The number that distinguishes the replays of a lane at destinations that store their own progress. */
+  /** The number that distinguishes the replays of a lane at destinations that store their own progress; 0 at others. */
   async #numberOf({ parkedId, replayNo }: Replay, { type, config }: LaneSpec): Promise<number> {
     if (!descriptorOf(type).isExactlyOnce(config)) return 0
     const { store, owner } = this.#deps.parking

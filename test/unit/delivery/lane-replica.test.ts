@@ -1,5 +1,6 @@
 /** In sync mode (`replica.mode`) a lane sends a range when it is in the replica. */
 import t from 'tap'
+import { DeliveryError } from '../../../src/destinations/driver.ts'
 import { ReplicaBarrier } from '../../../src/log/replica-barrier.ts'
 import { sharedMs } from '../../../src/platform/shared-clock.ts'
 import { LaneWorld } from '../../support/lane-world.ts'
@@ -61,6 +62,36 @@ t.test('commands, and the end of the lane, do not wait for the replica', async (
   t.strictSame(destination.stored, [1, 2, 3], 'without a replica it is sent')
   barrier.storedBefore(sharedMs())
   t.equal(destination.attempts.length, 1, 'the lane that ended sends nothing')
+})
+
+t.test('a replay waits if it has a number, which a new primary must not give to another', async (t) => {
+  const table = { host: '127.0.0.1', port: 9, database: 'd', table: 't', exactly_once: true }
+  for (const [change, waits] of [
+    [{}, false],
+    [{ destination_type: 'destination_database', destination_config: table }, true],
+  ] as const) {
+    const { world, barrier, asked } = await openWorld(t)
+    const { id, destination } = await world.addLane({ ...change, on_permanent_error: 'park' })
+    destination.react = () => new DeliveryError('permanent', 'no', 'Never.', { fault: 'records' })
+    world.send(1)
+    await until('the record is parked', async () => {
+      barrier.storedBefore(sharedMs())
+      return (await world.lane(id)).parked_records === 1
+    })
+    destination.attempts.length = 0
+    destination.react = () => 'store'
+    const lane = { workspaceId: world.workspaceId, destinationId: id }
+    const before = asked()
+    await world.metadata.parked.replayMany(lane, { ids: null, errorCode: null, reason: null })
+    await world.service.parkedChanged(id)
+    if (waits) {
+      await until('the replica is asked', () => asked() > before)
+      t.equal(destination.attempts.length, 0, 'nothing is sent before')
+      barrier.storedBefore(sharedMs())
+    }
+    await until('it is sent', () => destination.attempts.length === 1)
+    t.equal(asked() > before, waits)
+  }
 })
 
 t.test('a barrier', async (t) => {
