@@ -212,8 +212,14 @@ export class TestDaemon extends ApiClient {
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     this.#child = child
+    // A process that is ended from outside leaves no daemon behind.
+    const kill = () => child.kill('SIGKILL')
+    process.once('exit', kill)
     this.#exit = new Promise((resolve) =>
-      child.once('exit', (code, signal) => resolve(code ?? signal ?? 'gone')),
+      child.once('exit', (code, signal) => {
+        process.off('exit', kill)
+        resolve(code ?? signal ?? 'gone')
+      }),
     )
     const before = this.log.length
     let rest = ''
