@@ -10,6 +10,8 @@ export interface Gateway {
   responded(): number
   /** Ends the open responses. */
   cut(): void
+  /** Called with the path of a request before the daemon's response to it is passed on. */
+  onResponse: (path: string) => void
   stop(): Promise<void>
 }
 
@@ -28,6 +30,7 @@ export async function startGateway(daemonUrl: string): Promise<Gateway> {
     }
     open.add(outgoing)
     const upstream = request(new URL(url, daemonUrl), { method, headers }, (response) => {
+      gateway.onResponse(url)
       outgoing.writeHead(response.statusCode ?? 502, response.headers)
       response.on('error', () => outgoing.destroy()).pipe(outgoing)
     })
@@ -42,17 +45,19 @@ export async function startGateway(daemonUrl: string): Promise<Gateway> {
   const cut = () => {
     for (const one of open) one.destroy()
   }
-  return {
+  const gateway: Gateway = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     respondTo(part, status, times, headers = {}) {
       chosen = { part, status, times, headers }
     },
     responded: () => responded,
     cut,
+    onResponse: () => {},
     async stop() {
       const closed = new Promise((resolve) => server.close(resolve))
       server.closeAllConnections()
       await closed
     },
   }
+  return gateway
 }

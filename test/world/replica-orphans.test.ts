@@ -2,11 +2,13 @@
  * The old machine after a takeover: what it accepted and never replicated is listed, exported and sent, each message once; and
  * its directory is moved aside. The tables of crashes are in src/maintenance/replica-orphans.ts.
  */
+import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
-import { spawnCli } from '../support/cli.ts'
+import { spawnCli, startCli } from '../support/cli.ts'
 import { makeDataDir, TestDaemon } from '../support/daemon.ts'
+import { startGateway } from '../support/gateway.ts'
 import { readAll } from '../support/ledger.ts'
 import { openReplicaWorld } from '../support/replica-world.ts'
 import { until } from '../support/until.ts'
@@ -90,6 +92,31 @@ t.test('orphans are listed, exported, and sent once; then the directory is moved
     timeoutMs: 60_000,
   })
 })
+
+t.test(
+  'killed after a part of its requests, or all, it stores the rest once when it is run again',
+  async (t) => {
+    const { old, primary, cli, list, pullId, env } = await openTakeover(t)
+    const gateway = await startGateway(primary.url)
+    t.teardown(() => gateway.stop())
+    for (const most of [1, 4, 7]) {
+      const child = startCli(['replica', 'orphans', '--send', '--data-dir', old.dataDir], {
+        env: { ...env, PIPECTL_URL: gateway.url, PIPECTL_API_KEY: old.apiKey },
+      })
+      let accepted = 0
+      gateway.onResponse = (path) => {
+        if (path.startsWith('/v1/ingest/')) accepted += 1
+        if (accepted === most) child.kill('SIGKILL')
+      }
+      const [, signal] = await once(child, 'exit')
+      t.equal(signal, 'SIGKILL')
+      t.equal(accepted, most)
+      t.equal((await list()).pipes[0].settled, null)
+    }
+    t.match(await cli('orphans', '--send'), { code: 0, stdout: /events .+ sent/ })
+    t.same((await readAll(primary, pullId)).numbers, upTo(27))
+  },
+)
 
 t.test('when the slots of the old machine are gone, the snapshot says where it was replaced', async (t) => {
   const { primary, list, server } = await openTakeover(t)
