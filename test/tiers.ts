@@ -29,7 +29,7 @@ export const groups: Readonly<Record<string, Group>> = {
   cluster: {
     files: [
       ...['world/cluster/', 'unit/cluster/', 'unit/delivery/lane-port-cluster', 'unit/buffer/jetstream-'],
-      ...['unit/metadata/stopped-owner', 'unit/cli/nodes'],
+      ...['unit/metadata/stopped-owner', 'unit/cli/nodes', 'unit/nats/servers'],
     ],
     fast: ['world/cluster/one-node', 'unit/buffer/jetstream-port'],
     change: [

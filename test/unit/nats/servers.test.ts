@@ -55,6 +55,13 @@ t.test('three servers keep a stream while one is killed, and while the leader is
   t.not((await until('another leader', () => nats.leaderOf('s'))).name, leader.name)
   await leader.restart()
   await nats.ready()
+  // Two servers elect a leader only if each of them has the whole stream.
+  await until('all servers have the stream', async () => {
+    const connection = await nats.connect()
+    const { cluster } = await (await jetstreamManager(connection)).streams.info('s')
+    await connection.close()
+    return cluster?.replicas?.length === 2 && cluster.replicas.every(({ current }) => current)
+  })
 
   const cutOff = await until('a leader', () => nats.leaderOf('s'))
   cutOff.isolate()
