@@ -121,15 +121,9 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],
     fast: ['world/full-disk-commands'],
-    change: [
-      ...[
-        'world/verify',
-        'world/damaged-log-end',
-        'world/earlier-',
-        'world/full-disk.',
-        'unit/buffer/damaged.',
-      ],
-    ],
+    change: ['damaged-log-end', 'earlier-', 'full-disk.', 'verify']
+      .map((name) => `world/${name}`)
+      .concat('unit/buffer/damaged.'),
   },
   certificates: {
     files: ['api/tls', 'world/tls-pin', 'world/database-certificates'],
@@ -249,11 +243,11 @@ export function fullJobs(all: readonly string[], only: string | null): Job[] {
 
 /** Returns the jobs of the full tier that each change has to pass. */
 export function changeJobs(all: readonly string[]): Job[] {
-  return Object.entries(groups).flatMap(([name, group]) =>
-    all
-      .filter((file) => homeOf(file) === name && isBelow(file, group.change ?? []))
-      .map((file) => jobIn(name, group, file)),
-  )
+  return Object.entries(groups).flatMap(([name, group]) => {
+    checkNames(all, name, group)
+    const isOwn = (file: string) => homeOf(file) === name && isBelow(file, group.change ?? [])
+    return all.filter(isOwn).map((file) => jobIn(name, group, file))
+  })
 }
 
 function jobIn(name: string, { env, node24 }: Group, file: string): Job {
