@@ -133,12 +133,12 @@ function named(all: readonly string[], name: string): string[] {
 async function runAll(jobs: readonly Job[], most: number): Promise<Outcome[]> {
   const waiting = [...jobs]
   const outcomes: Outcome[] = []
-  const daemons: SlotDaemon[] = []
+  const daemons: PooledDaemon[] = []
   const running = new Set<Promise<void>>()
   const cores = new Cores()
   const always = Math.min(most, os.availableParallelism())
   const start = (job: Job) => {
-    const daemon = daemons.pop() ?? new SlotDaemon()
+    const daemon = daemons.pop() ?? new PooledDaemon()
     const ended = runOne(job, daemon).then((outcome) => {
       outcomes.push(outcome)
       daemons.push(daemon)
@@ -156,7 +156,7 @@ async function runAll(jobs: readonly Job[], most: number): Promise<Outcome[]> {
   return outcomes
 }
 
-async function runOne(job: Job, daemon: SlotDaemon): Promise<Outcome> {
+async function runOne(job: Job, daemon: PooledDaemon): Promise<Outcome> {
   const outcome = await run(job, await daemon.envOf(job))
   const { problem, pass, seconds, cpuSeconds } = outcome
   if (problem !== null) console.log(readable(job))
@@ -187,7 +187,7 @@ function ticks(): { all: number; idle: number } {
 }
 
 /** A daemon that test files share one after the other; started for the first of them. */
-class SlotDaemon {
+class PooledDaemon {
   #hosted: HostedDaemon | null = null
 
   async envOf({ files, env, isOnNode24 }: Job): Promise<Record<string, string>> {

@@ -41,10 +41,7 @@ export const groups: Readonly<Record<string, Group>> = {
   /** Products in several versions: docs/compatibility.md has a row for each. */
   compat: { files: ['compat/'] },
   migrate: { files: ['migrate/'], change: ['migrate/exactly-once'] },
-  browser: {
-    files: ['browser/'],
-    change: ['browser/pages'],
-  },
+  browser: { files: ['browser/'], change: ['browser/pages'] },
   sdk: { files: ['sdk/'], fast: ['sdk/js.'] },
   rogue: {
     files: [
@@ -121,9 +118,10 @@ export const groups: Readonly<Record<string, Group>> = {
       ...['world/clock', 'unit/buffer/page-reader', 'unit/buffer/damaged', 'unit/buffer/compaction'],
     ],
     fast: ['world/full-disk-commands'],
-    change: ['damaged-log-end', 'earlier-', 'full-disk.', 'verify']
-      .map((name) => `world/${name}`)
-      .concat('unit/buffer/damaged.'),
+    change: [
+      ...['damaged-log-end', 'earlier-', 'full-disk.', 'verify'].map((name) => `world/${name}`),
+      'unit/buffer/damaged.',
+    ],
   },
   certificates: {
     files: ['api/tls', 'world/tls-pin', 'world/database-certificates'],
@@ -230,42 +228,39 @@ const slowest = ['browser/', 'crash/', 'world/', 'api/dashboard-']
 export function fullJobs(all: readonly string[], only: string | null): Job[] {
   if (only !== null && groups[only] === undefined)
     throw new Error(`--only: there is no group ${only}; use one of ${Object.keys(groups).join(', ')}`)
-  return Object.entries(groups)
-    .filter(([name]) => only === null || name === only)
-    .flatMap(([name, group]) => {
-      checkNames(all, name, group)
-      // A group that is asked for by name is run completely.
-      const isOwn = (file: string) =>
-        group.env === undefined && only === null ? homeOf(file) === name : isBelow(file, group.files)
-      return all.filter(isOwn).map((file) => jobIn(name, group, file))
-    })
+  return jobsOfGroups(all, (file, name, { files, env }) => {
+    // A group that is asked for by name is run completely.
+    if (only !== null) return name === only && isBelow(file, files)
+    return env === undefined ? homeOf(file) === name : isBelow(file, files)
+  })
 }
 
 /** Returns the jobs of the full tier that each change has to pass. */
 export function changeJobs(all: readonly string[]): Job[] {
+  return jobsOfGroups(all, (file, name, { change = [] }) => homeOf(file) === name && isBelow(file, change))
+}
+
+/** Throws if a prefix of a group is that of no file. */
+function jobsOfGroups(
+  all: readonly string[],
+  isChosen: (file: string, name: string, group: Group) => boolean,
+): Job[] {
   return Object.entries(groups).flatMap(([name, group]) => {
-    checkNames(all, name, group)
-    const isOwn = (file: string) => homeOf(file) === name && isBelow(file, group.change ?? [])
-    return all.filter(isOwn).map((file) => jobIn(name, group, file))
+    const { files, fast = [], change = [], env, node24 } = group
+    const missing = [...files, ...fast, ...change].find(
+      (prefix) => !all.some((file) => isBelow(file, [prefix])),
+    )
+    if (missing !== undefined)
+      throw new Error(`test/tiers.ts: the group ${name} names ${missing}, which does not exist`)
+    return all
+      .filter((file) => isChosen(file, name, group))
+      .map((file) => ({
+        files: [file],
+        name: env === undefined ? file : `${file} (${name})`,
+        env: env ?? {},
+        isOnNode24: node24 === true,
+      }))
   })
-}
-
-function jobIn(name: string, { env, node24 }: Group, file: string): Job {
-  return {
-    files: [file],
-    name: env === undefined ? file : `${file} (${name})`,
-    env: env ?? {},
-    isOnNode24: node24 === true,
-  }
-}
-
-/** Throws if a prefix of the group is that of no file. */
-function checkNames(all: readonly string[], name: string, { files, fast = [], change = [] }: Group): void {
-  const missing = [...files, ...fast, ...change].find(
-    (prefix) => !all.some((file) => isBelow(file, [prefix])),
-  )
-  if (missing !== undefined)
-    throw new Error(`test/tiers.ts: the group ${name} names ${missing}, which does not exist`)
 }
 
 export function jobOf(file: string): Job {

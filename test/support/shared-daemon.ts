@@ -1,6 +1,6 @@
 /**
- * One daemon for many test files: each gets a workspace of its own in it. A slot of test/run-files.ts runs its files one
- * after the other, so no other test uses the daemon meanwhile. It is for files that neither restart the daemon, nor give
+ * One daemon for many test files: each gets a workspace of its own in it. test/run-files.ts lends it to one file after the
+ * other, so no other test uses the daemon meanwhile. It is for files that neither restart the daemon, nor give
  * it settings, nor count what all workspaces together do.
  *
  * A file that is run alone starts its own daemon.
@@ -26,7 +26,7 @@ export interface HostedDaemon {
 
 const variable = 'TEST_DAEMON'
 
-/** Starts the daemon of a slot. Returns the environment for its test files, and a function that stops it. */
+/** Starts a daemon. Returns the environment for its test files, and a function that stops it. */
 export async function hostSharedDaemon(): Promise<HostedDaemon> {
   const directory = mkdtempSync(path.join(os.tmpdir(), 'pipectl-shared-'))
   const logFile = path.join(directory, 'log')
@@ -43,7 +43,7 @@ export async function hostSharedDaemon(): Promise<HostedDaemon> {
   }
 }
 
-/** Returns the slot's daemon with a new workspace, or a daemon of this file. Call `close()` in the test's teardown. */
+/** Returns the daemon that was lent with a new workspace, or a daemon of this file. Call `close()` in the test's teardown. */
 export async function sharedDaemon(): Promise<TestDaemon> {
   const text = process.env[variable]
   if (text === undefined) return await startDaemon()
